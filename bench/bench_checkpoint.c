@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Saving and loading a training beside what the medium does with as many bytes: AdamW over parameters like GPT-2
- * 124M's, parameters and state, on thread ranks. Raw: each rank writes a file of its share past the page cache, in
- * blocks of 8 MiB, with fsync; or reads its part of
- * the checkpoint; the page cache is empty of what is read. The asynchronous call beside a memcpy
- * of a rank's share. All in each round; medians, and medians of the ratios within a round.
- * Then the most memory that a call takes beside the training's: what the library counts, and what the process has (pages
- * of files are not in it), of all ranks together, by rank.
+/* Saving and loading a training beside what the medium does with as many bytes: AdamW over
+ * parameters like GPT-2 124M's, parameters and state, on thread ranks. Raw: each rank writes a file
+ * of its share past the page cache, in blocks of 8 MiB, with fsync; or reads its part of the
+ * checkpoint; the page cache is empty of what is read. The asynchronous call beside a memcpy of a
+ * rank's share. All in each round; medians, and medians of the ratios within a round. Then the most
+ * memory that a call takes beside the training's: what the library counts, and what the process has
+ * (pages of files are not in it), of all ranks together, by rank.
  *
  *     bench_checkpoint [FOLDER [RANKS [ROUNDS]]]       the present folder, 2 ranks, 5 rounds */
 #include <fcntl.h>
@@ -359,7 +359,8 @@ static void record(const bench *b, measure what)
                  &samples);
 }
 
-/* How `what` compares with what it is measured against: medians put values in order, so this comes before them. */
+/* How `what` compares with what it is measured against: medians put values in order, so this comes
+ * before them. */
 static double ratio_of(const bench *b, measure what)
 {
     double ratios[MOST_ROUNDS];

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of checkpoints beside what the medium can do: the writer, without and with checksums, to plain pwrite()
- * of large blocks; the reader's checksum to plain pread(), of files that the page cache has and has not. One and
- * two files at once, each on a thread. Every round does each once, so that a medium whose speed changes changes
- * it for all; medians, and medians of the ratios to the first of a kind in the same round; and processor time per
- * GB, which depends less on what else the machine does. Goal: 80 %.
+/* Files of checkpoints beside what the medium can do: the writer, without and with checksums, to
+ * plain pwrite() of large blocks; the reader's checksum to plain pread(), of files that the page
+ * cache has and has not. One and two files at once, each on a thread. Every round does each once,
+ * so that a medium whose speed changes changes it for all; medians, and medians of the ratios to
+ * the first of a kind in the same round; and processor time per GB, which depends less on what else
+ * the machine does. Goal: 80 %.
  *
- *     bench_checkpoint_io [FOLDER [MIB [ROUNDS [WHAT]]]]   the present folder, 512 MiB, 5 rounds, all;
- *                                                          WHAT: those whose name begins with it */
+ *     bench_checkpoint_io [FOLDER [MIB [ROUNDS [WHAT]]]]
+ *
+ * Without arguments: the present folder, 512 MiB, 5 rounds, all. WHAT: those whose name begins with
+ * it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives between ranks that are threads, beside the same by hand (shared/yardstick.h) on the same threads and
- * the same memory. In each round every variant runs once, and before each a cache line is bounced between the
- * first two cores: rounds in which they moved in between do not count. */
+/* Collectives between ranks that are threads, beside the same by hand (shared/yardstick.h) on the
+ * same threads and the same memory. In each round every variant runs once, and before each a cache
+ * line is bounced between the first two cores: rounds in which they moved in between do not
+ * count. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,8 @@ static cz_status run(const rank *r, int variant, int repeats, double *seconds, d
     return CZ_OK;
 }
 
-/* So many that a sample takes a millisecond or two, and no more than one where it takes longer by itself. */
+/* So many that a sample takes a millisecond or two, and no more than one where it takes longer by
+ * itself. */
 static cz_status calibrate(const rank *r, int variant)
 {
     double seconds, bounce;

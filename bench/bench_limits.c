@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What the machine can do, without czero: streams with the traffic of update rules and of copies, by one thread and
- * by two at once, in the second-level cache, in the third and in memory; and the way of a cache line from core
- * to core. Each with plain and with streaming stores, of which the better counts. Other programs measure these beside
- * their own work again, since memory speed drifts; here they stand to be read. */
+/* What the machine can do, without czero: streams with the traffic of update rules and of copies,
+ * by one thread and by two at once, in the second-level cache, in the third and in memory; and the
+ * way of a cache line from core to core. Each with plain and with streaming stores, of which the
+ * better counts. Other programs measure these beside their own work again, since memory speed
+ * drifts; here they stand to be read. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

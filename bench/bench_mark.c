@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What it costs to mark a gradient that fills no bucket: nanoseconds of a thread per cz_ddp_mark_ready(), where
- * one thread of the rank marks, and where several do at once, one a processor as far as there are, in turn one
- * parameter each. Medians over passes, of the slowest thread. Goal: below 100 ns. */
+/* What it costs to mark a gradient that fills no bucket: nanoseconds of a thread per
+ * cz_ddp_mark_ready(), where one thread of the rank marks, and where several do at once, one a
+ * processor as far as there are, in turn one parameter each. Medians over passes, of the slowest
+ * thread. Goal: below 100 ns. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

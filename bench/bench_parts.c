@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What parts and fingerprints cost a step over GPT-2 124M's tensors, on two ranks that are threads: a step in parts beside
- * the same step without, and a step with a fingerprint beside one without, in alternating rounds. In place of a backward
- * pass a loop makes gradients from what is there: once with as little arithmetic as there can be, and once with that of a
- * few tokens. */
+/* What parts and fingerprints cost a step over GPT-2 124M's tensors, on two ranks that are threads:
+ * a step in parts beside the same step without, and a step with a fingerprint beside one without,
+ * in alternating rounds. In place of a backward pass a loop makes gradients from what is there:
+ * once with as little arithmetic as there can be, and once with that of a few tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,11 +50,12 @@ typedef struct rank {
     int rank, work; /* multiplications and additions for each gradient */
     cz_group *group;
     cz_model *model;
-    side sides
-        [SIDES]; /* [0]: what is measured; [1]: beside what. The same if only fingerprints differ */
+    /* [0]: what is measured; [1]: beside what. The same if only fingerprints differ. */
+    side sides[SIDES];
 } rank;
 
-/* Last parameter first. Accumulated gradients are written by the first pass; those of parts by each. */
+/* Last parameter first. Accumulated gradients are written by the first pass; those of parts by
+ * each. */
 static cz_status pass(const rank *r, const side *s, int number)
 {
     const bench *b = r->b;

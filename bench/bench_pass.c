@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A pass and a step over GPT-2 124M's tensors by two ranks that are threads, in the ways that there are: sharded, inside
- * the pass, with buckets of several sizes; sharded, after it; and every rank all of the optimizer (DDP without ZeRO). In
- * place of a backward pass gradients are copied from where they are, last parameter first. Beside it, in alternating
- * rounds, the same copies and then one pass by hand (shared/fused.h). */
+/* A pass and a step over GPT-2 124M's tensors by two ranks that are threads, in the ways that there
+ * are: sharded, inside the pass, with buckets of several sizes; sharded, after it; and every rank
+ * all of the optimizer (DDP without ZeRO). In place of a backward pass gradients are copied from
+ * where they are, last parameter first. Beside it, in alternating rounds, the same copies and then
+ * one pass by hand (shared/fused.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

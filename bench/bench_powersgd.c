@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* PowerSGD's work on one matrix: milliseconds of M Q and M^T P, and of a whole pass on one rank, with the library's
- * loops and with a BLAS (one thread) as cz_powersgd_options.gemm. */
+/* PowerSGD's work on one matrix: milliseconds of M Q and M^T P, and of a whole pass on one rank,
+ * with the library's loops and with a BLAS (one thread) as cz_powersgd_options.gemm. */
 #include <stdio.h>
 #include <stdlib.h>
 

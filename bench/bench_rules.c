@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A whole step of an unsharded optimizer over the 148 tensors of GPT-2 124M, by one thread and by two (CZERO_THREADS),
- * beside as many threads that do the same reads and writes and hardly any arithmetic, in alternating rounds. The kernels
- * alone, in caches too, are in bench_update. */
+/* A whole step of an unsharded optimizer over the 148 tensors of GPT-2 124M, by one thread and by
+ * two (CZERO_THREADS), beside as many threads that do the same reads and writes and hardly any
+ * arithmetic, in alternating rounds. The kernels alone, in caches too, are in bench_update. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +49,8 @@ static void *mix_part(void *context)
     return NULL;
 }
 
-/* Seconds for the traffic of a step; it is that of fewer elements, several times. Threads are made and joined, which is
- * little beside it, so that none is awake while czero is measured. */
+/* Seconds for the traffic of a step; it is that of fewer elements, several times. Threads are made
+ * and joined, which is little beside it, so that none is awake while czero is measured. */
 static double mix(const bench *b, int arrays, int threads)
 {
     pthread_t others[THREADS];

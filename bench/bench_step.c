@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A whole step of a sharded AdamW between ranks that are threads: mean of the gradients, update of the owned shard, new
- * values to all ranks. Beside it, on the same threads and the same memory, in alternating rounds: the same work by hand
- * (shared/fused.h), and only the reads and writes of that. */
+/* A whole step of a sharded AdamW between ranks that are threads: mean of the gradients, update of
+ * the owned shard, new values to all ranks. Beside it, on the same threads and the same memory, in
+ * alternating rounds: the same work by hand (shared/fused.h), and only the reads and writes of
+ * that. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -91,7 +92,8 @@ static void report(const rank *r)
     }
 }
 
-/* Steps one by one, as lines come on standard input; each prints its seconds. Ranks that wait sleep. */
+/* Steps one by one, as lines come on standard input; each prints its seconds. Ranks that wait
+ * sleep. */
 static cz_status paced(const rank *r)
 {
     bench *b = r->b;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exact sums: nanoseconds per term, in the second-level cache and in memory, of numbers as gradients have
- * them (all signs, a bell curve) and of numbers all over the range of the type. */
+/* Exact sums: nanoseconds per term, in the second-level cache and in memory, of numbers as
+ * gradients have them (all signs, a bell curve) and of numbers all over the range of the type. */
 #include "base/clock.h"
 #include "device/cpu/cpu.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The update kernels in use here, beside a plain mix of the same reads and writes and, for some rules, beside the same
- * operations written by hand: in the second-level cache, the third and memory, on one thread and on two. Rounds of
- * all alternate, since the speed of the memory drifts; a ratio is the median of those of the rounds, its spread half
- * the distance between the quartiles. One line for each: rule size threads ratio spread ns hand, where ratio is
- * time of the mix / time of the kernel, ns is an element's and hand time of the hand-written / time of the kernel, - where
+/* The update kernels in use here, beside a plain mix of the same reads and writes and, for some
+ * rules, beside the same operations written by hand: in the second-level cache, the third and
+ * memory, on one thread and on two. Rounds of all alternate, since the speed of the memory drifts;
+ * a ratio is the median of those of the rounds, its spread half the distance between the quartiles.
+ * One line for each: rule size threads ratio spread ns hand, where ratio is time of the mix / time
+ * of the kernel, ns is an element's and hand time of the hand-written / time of the kernel, - where
  * there is none.
  *     bench_update [RULE [SIZE [THREADS]]] */
 #include "base/clock.h"

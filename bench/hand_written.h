@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations of some update kernels on f32 by hand, with AVX2: what a person would write for caches, where
- * arithmetic counts and not memory. Coefficients as the kernels have them. */
+/* The operations of some update kernels on f32 by hand, with AVX2: what a person would write for
+ * caches, where arithmetic counts and not memory. Coefficients as the kernels have them. */
 #ifndef CZ_BENCH_HAND_WRITTEN_H
 #define CZ_BENCH_HAND_WRITTEN_H
 

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/instructions.sh BENCH_STEP [LIST [STEPS]]: instructions of a sharded AdamW step of two thread ranks under callgrind,
-# both ranks together, for a list of tensors (tiny; also gpt2, one, odd): in all, and what functions have themselves. Valgrind has no AVX-512, so the
-# kernels are those of AVX2; it runs one thread at a time, so that waiting takes next to none.
+# bench/instructions.sh BENCH_STEP [LIST [STEPS]]: instructions of a sharded AdamW step of two
+# thread ranks under callgrind, both ranks together, for a list of tensors (tiny; also gpt2, one,
+# odd): in all, and what functions have themselves. Valgrind has no AVX-512, so the kernels are
+# those of AVX2; it runs one thread at a time, so that waiting takes next to none.
 set -eu
 program=$1
 list=${2:-tiny}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# czero_mpi_flavour(RESULT): "openmpi", "mpich" or "" of the MPI that find_package(MPI) found. There is no
-# ABI common to both, so each has a plugin of its own. Installed, too: a project that uses czero::mpi gets
-# the plugin for its own MPI.
+# czero_mpi_flavour(RESULT): "openmpi", "mpich" or "" of the MPI that find_package(MPI) found. There
+# is no ABI common to both, so each has a plugin of its own. Installed, too: a project that uses
+# czero::mpi gets the plugin for its own MPI.
 function(czero_mpi_flavour result)
     set(${result} "" PARENT_SCOPE)
     find_file(header mpi.h HINTS ${MPI_C_INCLUDE_DIRS} NO_CACHE)

@@ -5,7 +5,8 @@ set(CZERO_TEST_SUFFIX "")
 set(CZERO_TEST_ENVIRONMENT "")
 set(CZERO_TEST_LAUNCHER "")
 
-# So long may a test take on a machine that does other things too; the longest takes a fifth of it where nothing else runs.
+# So long may a test take on a machine that does other things too; the longest takes a fifth of it
+# where nothing else runs.
 set(CZERO_TEST_SECONDS 300)
 if(CZERO_SANITIZE)
     set(CZERO_TEST_SECONDS 600)

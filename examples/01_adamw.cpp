@@ -17,7 +17,8 @@ static cz_status train(cz_group *group, void *)
     for (int step = 0; step < 200; step++) {
         for (int i = 0; i < N; i++)
             gradients[i] = weights[i] - static_cast<float>(cz_group_rank(group));
-        CZ_TRY(cz_zero_step(zero, nullptr, nullptr)); /* mean over ranks, update, back to all ranks */
+        /* Mean over ranks, update, back to all ranks. */
+        CZ_TRY(cz_zero_step(zero, nullptr, nullptr));
     }
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     CZ_TRY(cz_zero_get_info(zero, &info));

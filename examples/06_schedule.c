@@ -63,8 +63,8 @@ static cz_status train(cz_group *group, void *context)
     cz_state_dict *optimizer, *schedule;
     CZ_TRY(begin(&first, group));
     CZ_TRY(run(&first, group, 0, STEPS / 2));
-    CZ_TRY(
-        cz_zero_consolidate_state_dict(first.zero, CZ_ALL_RANKS)); /* each has a shard until now */
+    /* Each has a shard until now. */
+    CZ_TRY(cz_zero_consolidate_state_dict(first.zero, CZ_ALL_RANKS));
     CZ_TRY(cz_zero_state_dict(first.zero, &optimizer));
     CZ_TRY(cz_sched_state_dict(first.sched, &schedule));
 

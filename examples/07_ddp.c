@@ -52,8 +52,8 @@ static cz_status backward(net *n)
             }
             memcpy(n->d[s], below, sizeof below);
         }
-        CZ_TRY(
-            cz_ddp_mark_ready(n->ddp, l)); /* not to be touched from here to the end of the pass */
+        /* Not to be touched from here to the end of the pass. */
+        CZ_TRY(cz_ddp_mark_ready(n->ddp, l));
     }
     return CZ_OK;
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/bench-compare.sh [NEW [OLD]]: ratios of build/bench/results.json beside those of the newest release in
-# bench/history. Only ratios: times are of one machine and one hour. A ratio is worse or better where it moved by more
-# than the larger of both spreads, and by more than a twentieth. Exit status: 0 nothing is worse, 1 something is.
+# scripts/bench-compare.sh [NEW [OLD]]: ratios of build/bench/results.json beside those of the
+# newest release in bench/history. Only ratios: times are of one machine and one hour. A ratio is
+# worse or better where it moved by more than the larger of both spreads, and by more than a
+# twentieth. Exit status: 0 nothing is worse, 1 something is.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 new=${1:-$root/build/bench/results.json}

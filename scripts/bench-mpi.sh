@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/bench-mpi.sh PROGRAM WORD MPIRUN…: bench/mpi/collectives (given WORD, if it is not empty) on two processes, with
-# Open MPI as it is (it binds two processes to cores), and as it is fastest: the heap kept and on large pages, as the
-# buffers are, and for large all-reduces its segmented ring. czero is measured with the same settings each time.
+# scripts/bench-mpi.sh PROGRAM WORD MPIRUN…: bench/mpi/collectives (given WORD, if it is not empty)
+# on two processes, with Open MPI as it is (it binds two processes to cores), and as it is fastest:
+# the heap kept and on large pages, as the buffers are, and for large all-reduces its segmented
+# ring. czero is measured with the same settings each time.
 set -eu
 program=$1
 word=$2

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/bench-peers.sh BUILD OUT [PART…]: the same work by others and by czero, in turns; parts are rules (PyTorch's
-# optimizers), zero (its DDP and ZeroRedundancyOptimizer), train (both on a small GPT), mpi (Open MPI's collectives),
-# checkpoint (consolidate and save); otherwise all. The command that starts MPI jobs is in MPIRUN. Leaves OUT/peers.json.
+# scripts/bench-peers.sh BUILD OUT [PART…]: the same work by others and by czero, in turns; parts
+# are rules (PyTorch's optimizers), zero (its DDP and ZeroRedundancyOptimizer), train (both on a
+# small GPT), mpi (Open MPI's collectives), checkpoint (consolidate and save); otherwise all. The
+# command that starts MPI jobs is in MPIRUN. Leaves OUT/peers.json.
 set -eu
 build=$1
 out=$2

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/bench.sh [--quick] PROGRAMS OUT [MPIRUN…]: run every benchmark that was built in PROGRAMS, one after the
-# other, those in its folder mpi on two processes (not those in multihost, which have a script of their own), and leave
-# OUT/results.json. --quick: only whether the programs that know this word work, in seconds. ONLY in the environment:
-# these programs, by name.
+# scripts/bench.sh [--quick] PROGRAMS OUT [MPIRUN…]: run every benchmark that was built in PROGRAMS,
+# one after the other, those in its folder mpi on two processes (not those in multihost, which have
+# a script of their own), and leave OUT/results.json. --quick: only whether the programs that know
+# this word work, in seconds. ONLY in the environment: these programs, by name.
 set -eu
 quick=
 [ "$1" != --quick ] || { quick=--quick; shift; }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/coverage.sh BUILD [LEAST]: how many lines of src/ the tests in BUILD, configured with CZERO_COVERAGE=ON, have run
-# so far, folder by folder. Ends with 1 if it is less than LEAST per cent in all.
+# scripts/coverage.sh BUILD [LEAST]: how many lines of src/ the tests in BUILD, configured with
+# CZERO_COVERAGE=ON, have run so far, folder by folder. Ends with 1 if it is less than LEAST per
+# cent in all.
 set -eu
 build=$1
 least=${2:-0}

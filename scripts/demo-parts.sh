@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs of the example GPT in parts, on other numbers of ranks: are they the same, bit for bit? BUILD is a build folder.
+# Runs of the example GPT in parts, on other numbers of ranks: are they the same, bit for bit? BUILD
+# is a build folder.
 #
 # scripts/demo-parts.sh BUILD ranks FOLDER STEPS MPIRUN…
 #     The first STEPS steps of the demo on 1, 2, 3 and 5 ranks that are threads, and on 2 MPI processes: a table.
@@ -24,7 +25,8 @@ losses() {
     sed -E 's/,"tokens_per_second":[^},]*//' "$1/metrics.jsonl"
 }
 
-# export_end CHECKPOINTS FOLDER: all of the newest checkpoint as one file, which is the same however ranks have shared it
+# export_end CHECKPOINTS FOLDER: all of the newest checkpoint as one file, which is the same however
+# ranks have shared it
 export_end() {
     "$build/tools/czero" convert --quiet --force "$1" "$2/end.safetensors" 2>"$2/convert.log" ||
         fail "no export of $1: $(cat "$2/convert.log")"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/fuzz.sh BUILD RUNS [NAME…]: so many inputs (20s: as many as 20 seconds take) for each fuzz target in
-# BUILD/tests/fuzz, or for those named. What they have learned stays in BUILD/corpus/NAME, an input that breaks a target is
-# BUILD/corpus/NAME-…: made smaller (-minimize_crash=1) it goes to tests/fuzz/corpus/NAME, which each target begins with.
+# scripts/fuzz.sh BUILD RUNS [NAME…]: so many inputs (20s: as many as 20 seconds take) for each fuzz
+# target in BUILD/tests/fuzz, or for those named. What they have learned stays in BUILD/corpus/NAME,
+# an input that breaks a target is BUILD/corpus/NAME-…: made smaller (-minimize_crash=1) it goes to
+# tests/fuzz/corpus/NAME, which each target begins with.
 set -eu
 build=$1
 case $2 in

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/kill-test.sh PROGRAMS N JSON [MPIRUN…]: jobs that save all the time are killed N times, see
-# tests/checkpoint/kill/kill.c; PROGRAMS is the folder where it was built. What a failure has left stays.
+# scripts/kill-test.sh PROGRAMS N JSON [MPIRUN…]: jobs that save all the time are killed N times,
+# see tests/checkpoint/kill/kill.c; PROGRAMS is the folder where it was built. What a failure has
+# left stays.
 set -eu
 programs=$1 count=$2 json=$3
 shift 3

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/lint.sh [--fix|--quick]: layout of every C file, then static analysis. --fix: layout only, by
-# rewriting. --quick: clang-tidy without its walk along paths, which takes longer than all the rest; gcc
-# walks them too. Needs build/dev/compile_commands.json.
+# scripts/lint.sh [--fix|--quick]: layout of every C file, then static analysis. --fix: layout only,
+# by rewriting. --quick: clang-tidy without its walk along paths, which takes longer than all the
+# rest; gcc walks them too. Needs build/dev/compile_commands.json.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -62,7 +62,8 @@ cppcheck --quiet --error-exitcode=1 --std=c11 --language=c --inline-suppr -j "$(
     --enable=warning,performance,portability --suppress=missingIncludeSystem \
     -DCZ_LEVEL=v1 -D__x86_64__ -D__linux__ -I include -I src src || status=1
 
-# As for clang-tidy: what cannot see across files that a call which returned CZ_OK has set its result is left out.
+# As for clang-tidy: what cannot see across files that a call which returned CZ_OK has set its
+# result is left out.
 echo "lint: gcc -fanalyzer"
 find src -name '*.c' | LC_ALL=C sort |
     xargs -n 1 -P "$(nproc)" gcc -std=c17 -O1 -fanalyzer -Wno-analyzer-null-dereference \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/valgrind.sh BUILD [TEST…]: some tests of every part under valgrind: no leak, no read of memory that was never
-# written (which the sanitizers do not see). TEST: PART/test_NAME.
+# scripts/valgrind.sh BUILD [TEST…]: some tests of every part under valgrind: no leak, no read of
+# memory that was never written (which the sanitizers do not see). TEST: PART/test_NAME.
 set -eu
 build=$1
 shift
@@ -10,7 +10,8 @@ shift
     averaging/test_averager zero/test_describe checkpoint/test_keeping checkpoint/test_safetensors
 export CZERO_CPU=v3 # valgrind knows no AVX-512
 
-# With one test named: that one. Else each in a process of its own, as many at once as there are cores.
+# With one test named: that one. Else each in a process of its own, as many at once as there are
+# cores.
 if [ $# -gt 1 ]; then
     printf '%s\n' "$@" | xargs -n 1 -P "$(nproc)" "$0" "$build"
     exit

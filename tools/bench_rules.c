@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Update rules: a step of an optimizer over one parameter, beside a copy that moves as many bytes. */
+/* Update rules: a step of an optimizer over one parameter, beside a copy that moves as many
+ * bytes. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -30,16 +30,19 @@ typedef struct conversion {
     int64_t lost;   /* dictionaries of ranks alone that have no place in the new form */
 } conversion;
 
-/* CZ_OK, or CZ_ERR_STATE: somebody pressed Ctrl-C. Counts bytes for the bar; `context`: the conversion. */
+/* CZ_OK, or CZ_ERR_STATE: somebody pressed Ctrl-C. Counts bytes for the bar; `context`: the
+ * conversion. */
 cz_status convert_wrote(size_t bytes, void *context);
 
-/* May what is there under that name be replaced, or added to? What a conversion that was killed left there is no reason
- * against it, and is said. CZ_ERR_ARGUMENT: not without --force, or never. */
+/* May what is there under that name be replaced, or added to? What a conversion that was killed
+ * left there is no reason against it, and is said. CZ_ERR_ARGUMENT: not without --force, or
+ * never. */
 cz_status convert_check_target(const conversion *c, bool force);
 /* Nothing that is read is among what will be written, replaced or removed. CZ_ERR_ARGUMENT. */
 cz_status convert_check_apart(const conversion *c);
 
-/* One file, or a folder of them. What was there under that name stays until the new one is complete. */
+/* One file, or a folder of them. What was there under that name stays until the new one is
+ * complete. */
 cz_status convert_to_files(conversion *c);
 
 /* A generation more in a folder, saved by `ranks` ranks. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Into parts, as that many ranks would have saved them: elements cut evenly, in the order in which the library cuts
- * them. */
+/* Into parts, as that many ranks would have saved them: elements cut evenly, in the order in which
+ * the library cuts them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,8 +75,8 @@ static void mark_groups(draft *d, const cz__index *from)
     }
 }
 
-/* The optimizer's parameters, the last one first, and then the others, in a range of their own; without an
- * optimizer all in order. */
+/* The optimizer's parameters, the last one first, and then the others, in a range of their own;
+ * without an optimizer all in order. */
 static void lay_out(draft *d, const cz__index *from)
 {
     int64_t count = 0;

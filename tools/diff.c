@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* czero diff: what differs between two checkpoints, and by how much; or two runs, and from which step on. */
+/* czero diff: what differs between two checkpoints, and by how much; or two runs, and from which
+ * step on. */
 #include "diff.h"
 #include "metadata.h"
 

@@ -29,7 +29,8 @@ typedef struct comparison {
 /* A difference that is none of elements. CZ_ERR_MEMORY. */
 cz_status diff_note(comparison *c, const char *format, ...) CZ_PRINTF(2, 3);
 
-/* Rows of a table: tensors whose names differ in numbers between points only are one, unless `all` are wanted. CZ_ERR_MEMORY. */
+/* Rows of a table: tensors whose names differ in numbers between points only are one, unless `all`
+ * are wanted. CZ_ERR_MEMORY. */
 typedef struct diff_fold diff_fold;
 cz_status diff_fold_add(comparison *c, const char *name, const char *slot, const distance *d);
 void diff_fold_print(const comparison *c);
@@ -53,7 +54,8 @@ typedef struct diff_wish {
     bool quiet, json;
 } diff_wish;
 
-/* Which step is the first that differs? It is said unless `quiet`. CZ_ERR_ARGUMENT: there is nothing to compare. */
+/* Which step is the first that differs? It is said unless `quiet`. CZ_ERR_ARGUMENT: there is
+ * nothing to compare. */
 cz_status diff_runs(const char *a, const char *b, diff_wish wish, bool *differ);
 
 #endif

@@ -12,7 +12,8 @@
 
 enum { SIDES = 2 };
 
-/* Generations in the folder "checkpoints" of a run that are nearest to where it differs; -1: none. */
+/* Generations in the folder "checkpoints" of a run that are nearest to where it differs; -1:
+ * none. */
 typedef struct nearest {
     cz__text folder; /* owned */
     cz__text before, after;
@@ -25,17 +26,18 @@ typedef struct runs {
     nearest nearest[SIDES];
     bool chains;                   /* of the same steps, so that they can be compared */
     int64_t steps, losses, prints; /* that both have */
-    const run_step *loss[SIDES], *print[SIDES],
-        *chain[SIDES]; /* the first that differ; NULL: none do */
-    int64_t same,
-        first; /* the last step that both have and that is the same, the first that is not; -1: none */
+    /* The first that differ; NULL: none do. */
+    const run_step *loss[SIDES], *print[SIDES], *chain[SIDES];
+    /* The last step that both have and that is the same, the first that is not; -1: none. */
+    int64_t same, first;
 } runs;
 
 static const char *const names[SIDES] = {"A", "B"};
 
 /* ---- comparing ---- */
 
-/* Have both fingerprints of the same steps, as far as both go? Otherwise their chains are of different links. */
+/* Have both fingerprints of the same steps, as far as both go? Otherwise their chains are of
+ * different links. */
 static bool have_same_links(const run_log *a, const run_log *b)
 {
     const int64_t last_a = a->count > 0 ? a->steps[a->count - 1].step : -1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* czero doctor: flight recordings of several ranks, read together: who waited for whom, in which operation. */
+/* czero doctor: flight recordings of several ranks, read together: who waited for whom, in which
+ * operation. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -69,8 +70,8 @@ static const struct argp argp = {.options = options,
 
 /* ---- files ---- */
 
-/* The bytes of a file, LARGEST_FILE + 1 where it has more; -1: why was said. Bytes that are not ASCII may be half a
- * character. */
+/* The bytes of a file, LARGEST_FILE + 1 where it has more; -1: why was said. Bytes that are not
+ * ASCII may be half a character. */
 static ssize_t read_text(const char *command, const char *path, char *text)
 {
     const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
@@ -92,7 +93,8 @@ static ssize_t read_text(const char *command, const char *path, char *text)
     return length;
 }
 
-/* All files together may cost what one of all their bytes may: they are in memory at the same time. */
+/* All files together may cost what one of all their bytes may: they are in memory at the same
+ * time. */
 static bool pay(recordings *all, const char *path, const char *text, size_t length)
 {
     cz__budget budget = cz__budget_of(path, all->bytes + length);

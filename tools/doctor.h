@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An operation that the program has begun on a rank; those of continuations are left to their parent. */
+/* An operation that the program has begun on a rank; those of continuations are left to their
+ * parent. */
 typedef struct recorded {
     int64_t sequence; /* -1: there is none */
     const char *operation, *label, *dtype, *status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the recordings of a group say together. All ranks call the same operations in the same order: so an operation in
- * flight on one rank and not begun on another waits for that one; and one that is another thing elsewhere tells where
- * programs went different ways. */
+/* What the recordings of a group say together. All ranks call the same operations in the same
+ * order: so an operation in flight on one rank and not begun on another waits for that one; and one
+ * that is another thing elsewhere tells where programs went different ways. */
 #include "doctor.h"
 #include "show.h"
 
@@ -208,7 +208,8 @@ static bool are_alike(const recorded *a, const recorded *b)
            a->root == b->root && a->count == b->count && strcmp(a->dtype, b->dtype) == 0;
 }
 
-/* Where the program's ranks went different ways: the first operation that two have begun as different ones. */
+/* Where the program's ranks went different ways: the first operation that two have begun as
+ * different ones. */
 static bool find_difference(finding *f, const recording *list, int count)
 {
     for (int i = 1; i < count; i++)
@@ -245,7 +246,8 @@ static void say_reasons(finding *f, const recording *list, int count)
 /* So many ranks have a sentence of their own; the others share one. */
 enum { MOST_NAMED = 4 };
 
-/* Some came to it long after others, which may have given up by then: by their clocks, if these can be compared. */
+/* Some came to it long after others, which may have given up by then: by their clocks, if these can
+ * be compared. */
 static void find_late_comers(finding *f, const recording *list, int count, int64_t sequence)
 {
     const double LONG = 1; /* seconds */

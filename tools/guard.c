@@ -22,8 +22,8 @@ typedef struct identity {
     bool beside;             /* it is not read itself, but lies in a folder that is */
 } identity;
 
-/* A table, of a folder of any number of files: open addressing, at most half of it is taken. Owned by the program, which
- * ends with it. */
+/* A table, of a folder of any number of files: open addressing, at most half of it is taken. Owned
+ * by the program, which ends with it. */
 static identity *known;
 static int64_t known_count, known_capacity;
 static bool incomplete; /* no memory for one of them */

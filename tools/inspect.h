@@ -27,7 +27,8 @@ cz_status inspect_files(const source *s, inspect_file visit, void *context);
 /* The least and the most steps that parameters have made; false: none has state. */
 bool inspect_steps(const source *s, int64_t *least, int64_t *most);
 
-/* The common dictionary as JSON, tensors by their names: a new reference; NULL: none, or it cannot be read. */
+/* The common dictionary as JSON, tensors by their names: a new reference; NULL: none, or it cannot
+ * be read. */
 json_t *inspect_common(const source *s);
 
 #endif

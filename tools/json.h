@@ -7,14 +7,15 @@
 
 #include "io/text.h"
 
-/* From now on jansson has memory for a little while longer than the process. Its lexer does not look whether a text could
- * be stored, and where none could it ends the process by an assertion. */
+/* From now on jansson has memory for a little while longer than the process. Its lexer does not
+ * look whether a text could be stored, and where none could it ends the process by an assertion. */
 void json_keep_reserve(void);
 
 /* A text that may come from anywhere (a path): what is not UTF-8 is shown as "?". */
 json_t *json_any_text(const char *text);
 
-/* Print to stdout and let go of it; false: no memory (root may be NULL), or it cannot be written. */
+/* Print to stdout and let go of it; false: no memory (root may be NULL), or it cannot be
+ * written. */
 bool json_finish(json_t *root);
 
 json_t *json_shape(int dimensions, const int64_t *shape);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What other programs wrote beside the tensors. "format" says in which framework's order a file is: all that this
- * library writes have it, so it is nothing to show. */
+/* What other programs wrote beside the tensors. "format" says in which framework's order a file is:
+ * all that this library writes have it, so it is nothing to show. */
 #include "metadata.h"
 
 #include <stdio.h>

@@ -30,13 +30,14 @@ int tool_plan(int argc, char **argv);
 const char *plan_partition_word(cz_partition partition);
 const char *plan_overlap_word(cz_overlap overlap);
 
-/* What a bar, a column and a member of the JSON are made of: a number of cz_plan_memory, by its words. */
+/* What a bar, a column and a member of the JSON are made of: a number of cz_plan_memory, by its
+ * words. */
 typedef struct plan_line {
     const char *key, *label, *remark;
     size_t offset; /* in cz_plan_memory */
 } plan_line;
-extern const plan_line
-    plan_training_lines[]; /* they add up to training_bytes; NULL ends each list */
+/* They add up to training_bytes; NULL ends each list. */
+extern const plan_line plan_training_lines[];
 extern const plan_line plan_beside_lines[];
 uint64_t plan_number(const cz_plan_memory *memory, const plan_line *line);
 

@@ -122,7 +122,8 @@ bool plan_may_write_svg(const plan_request *r)
     return false;
 }
 
-/* A new file beside, as others would have it: what is made is then moved to its place as a whole. */
+/* A new file beside, as others would have it: what is made is then moved to its place as a
+ * whole. */
 static FILE *open_beside(const char *path, char **beside)
 {
     if (asprintf(beside, "%s.XXXXXX", path) < 0) {

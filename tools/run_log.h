@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The log of a run: a folder's metrics.jsonl, a JSON object in each line. Of those that have "step": "loss", and
- * "fingerprint" with "chain" (cz_zero_fingerprint(), cz_fingerprint_chain()), each 32 hexadecimal digits. */
+/* The log of a run: a folder's metrics.jsonl, a JSON object in each line. Of those that have
+ * "step": "loss", and "fingerprint" with "chain" (cz_zero_fingerprint(), cz_fingerprint_chain()),
+ * each 32 hexadecimal digits. */
 #ifndef CZ_TOOL_RUN_LOG_H
 #define CZ_TOOL_RUN_LOG_H
 
@@ -21,19 +22,21 @@ typedef struct run_step {
 typedef struct run_log {
     char *path;     /* owned: of the file */
     bool in_folder; /* it was given by its folder */
-    run_step
-        *steps; /* owned, in order: where lines go back to an earlier step, the later ones count */
+    /* Owned, in order: where lines go back to an earlier step, the later ones count. */
+    run_step *steps;
     int64_t count, capacity;
     int64_t prints; /* of them that have a fingerprint */
     int64_t backs;  /* times that lines went back */
     bool cut;       /* the last line is incomplete, and left out */
 } run_log;
 
-/* A file .jsonl, or a folder with metrics.jsonl and without checkpoints of its own? CZ_ERR_IO, CZ_ERR_MEMORY. */
+/* A file .jsonl, or a folder with metrics.jsonl and without checkpoints of its own? CZ_ERR_IO,
+ * CZ_ERR_MEMORY. */
 cz_status run_log_is(const char *path, bool *is);
 
-/* The file, or that of the folder. CZ_ERR_FORMAT: a line is no JSON object, or has something else under these keys: which.
- * CZ_ERR_UNSUPPORTED: more than such a file may cost; CZ_ERR_IO; CZ_ERR_MEMORY. To be cleared in any case. */
+/* The file, or that of the folder. CZ_ERR_FORMAT: a line is no JSON object, or has something else
+ * under these keys: which. CZ_ERR_UNSUPPORTED: more than such a file may cost; CZ_ERR_IO;
+ * CZ_ERR_MEMORY. To be cleared in any case. */
 cz_status run_log_read(run_log *log, const char *path);
 void run_log_clear(run_log *log);
 

@@ -11,7 +11,8 @@ typedef struct shown {
     char text[200];
 } shown;
 
-/* A path, whole, where cz__show() would cut it: what a terminal would obey, and ends of lines, are "?". */
+/* A path, whole, where cz__show() would cut it: what a terminal would obey, and ends of lines, are
+ * "?". */
 typedef struct shown_path {
     char text[4352]; /* the longest path, and the name of a file in it */
 } shown_path;

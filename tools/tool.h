@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the subcommands of czero have in common: how they are called, how they end, what they say. */
+/* What the subcommands of czero have in common: how they are called, how they end, what they
+ * say. */
 #ifndef CZ_TOOL_H
 #define CZ_TOOL_H
 

@@ -94,7 +94,8 @@ static cz_status add_name(tree *t, int64_t stored)
     int64_t at = 0;
     size_t begin = 0;
     for (int level = 0; point; level++) {
-        /* a part is never empty: points at its beginning, and one at the end of the name, belong to it */
+        /* a part is never empty: points at its beginning, and one at the end of the name, belong to
+         * it */
         point = level < MOST_LEVELS && name[begin] ? strchr(name + begin + 1, '.') : NULL;
         point = point && point[1] ? point : NULL;
         const size_t end = point ? (size_t)(point - name) : strlen(name);

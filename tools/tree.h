@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors as a tree by the points in their names, in which siblings that are alike but for a number are shown once. */
+/* Tensors as a tree by the points in their names, in which siblings that are alike but for a number
+ * are shown once. */
 #ifndef CZ_TOOL_TREE_H
 #define CZ_TOOL_TREE_H
 
@@ -12,7 +13,8 @@ typedef struct tree_options {
     bool ranks;          /* with a column of owners */
 } tree_options;
 
-/* Rows for the tensors of a checkpoint; *folded: some stand for others, *count: tensors that fit. CZ_ERR_MEMORY. */
+/* Rows for the tensors of a checkpoint; *folded: some stand for others, *count: tensors that fit.
+ * CZ_ERR_MEMORY. */
 cz_status tree_rows(table *t, const source *s, const tree_options *options, bool *folded,
                     int64_t *count);
 

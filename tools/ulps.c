@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Floating-point numbers of one type, in the order of their values, have bits that count up (with the sign turned
- * round): so steps are a subtraction. */
+/* Floating-point numbers of one type, in the order of their values, have bits that count up (with
+ * the sign turned round): so steps are a subtraction. */
 #include "ulps.h"
 
 #include "io/types.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How far apart numbers are: in steps from one number that the type has to the next ("units in the last place"). */
+/* How far apart numbers are: in steps from one number that the type has to the next ("units in the
+ * last place"). */
 #ifndef CZ_TOOL_ULPS_H
 #define CZ_TOOL_ULPS_H
 
@@ -23,8 +24,8 @@ double ulps_relative(const distance *d);
 /* What two have together. */
 void ulps_add(distance *to, const distance *from);
 
-/* Compare `count` elements from `first` on, of one type. -0 and 0 differ by 0 steps; so do NaNs of other bits. For
- * integers steps are the difference. */
+/* Compare `count` elements from `first` on, of one type. -0 and 0 differ by 0 steps; so do NaNs of
+ * other bits. For integers steps are the difference. */
 void ulps_compare(distance *d, cz_dtype dtype, const void *a, const void *b, int64_t count,
                   int64_t first, uint64_t allowed);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* czero verify: is a checkpoint whole and undamaged, and that of its run? All that is wrong is listed. */
+/* czero verify: is a checkpoint whole and undamaged, and that of its run? All that is wrong is
+ * listed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,8 +115,8 @@ static cz_status problem(const char *sentence, void *context)
     return CZ_OK;
 }
 
-/* What cannot be looked at is no damage: no rights, no descriptors, no memory, a medium that does not answer. A file that
- * is not there is. */
+/* What cannot be looked at is no damage: no rights, no descriptors, no memory, a medium that does
+ * not answer. A file that is not there is. */
 static bool could_not_look(cz_status status)
 {
     return status == CZ_ERR_MEMORY || (status == CZ_ERR_IO && !cz__reader_missed());

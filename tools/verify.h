@@ -16,9 +16,10 @@ typedef struct verify_proof {
 /* Told of what does not fit, in a sentence. What it returns but CZ_OK ends it, and is returned. */
 typedef cz_status (*verify_told)(const char *sentence, void *context);
 
-/* Compare a checkpoint with the log of the run that saved it: its fingerprint, the chain of those before it, and what
- * the checkpoint has of them in its common dictionary's "proof". CZ_ERR_ARGUMENT: it has no step, or neither has a
- * fingerprint of it; as cz_archive_fingerprint(). */
+/* Compare a checkpoint with the log of the run that saved it: its fingerprint, the chain of those
+ * before it, and what the checkpoint has of them in its common dictionary's "proof".
+ * CZ_ERR_ARGUMENT: it has no step, or neither has a fingerprint of it; as
+ * cz_archive_fingerprint(). */
 cz_status verify_proof_of(const source *s, const run_log *log, verify_told told, void *context,
                           verify_proof *out);
 

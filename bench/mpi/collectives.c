@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives of processes: czero's on MPI, beside those of MPI itself, in the same memory and in alternating rounds;
- * and what a message of MPI takes. Under mpirun, 2 to 4 processes of one machine; mpirun's settings are those of both
- * sides, so that --label says which they are. */
+/* Collectives of processes: czero's on MPI, beside those of MPI itself, in the same memory and in
+ * alternating rounds; and what a message of MPI takes. Under mpirun, 2 to 4 processes of one
+ * machine; mpirun's settings are those of both sides, so that --label says which they are. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

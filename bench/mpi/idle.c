@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a group on MPI costs that nobody uses: processor time while the program sleeps, and how much longer
- * a loop that touches no memory takes. Under mpirun, as many ranks as cores; each line is the worst rank's.
- * Goals: below 1 % of a core, and below 3 % longer. */
+/* What a group on MPI costs that nobody uses: processor time while the program sleeps, and how much
+ * longer a loop that touches no memory takes. Under mpirun, as many ranks as cores; each line is
+ * the worst rank's. Goals: below 1 % of a core, and below 3 % longer. */
 #include <stdio.h>
 #include <time.h>
 
@@ -25,8 +25,8 @@ static double idle(void)
     return (seconds(CLOCK_PROCESS_CPUTIME_ID) - before) / 3 * 100;
 }
 
-static double
-    others_cpu; /* seconds that other threads of the process took while this one computed */
+/* Seconds that other threads of the process took while this one computed. */
+static double others_cpu;
 
 static double other_threads(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How benchmarks of processes begin and end; and memory that all processes of a machine see: what hand-written programs
- * meet and work in. */
+/* How benchmarks of processes begin and end; and memory that all processes of a machine see: what
+ * hand-written programs meet and work in. */
 #ifndef CZ_BENCH_MPI_SHARED_H
 #define CZ_BENCH_MPI_SHARED_H
 

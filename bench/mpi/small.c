@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Small trainings between processes: a net of a few tensors, its gradients there. What codes that train over MPI write
- * by hand, MPI_Allreduce of each tensor and AdamW on every rank; the same with one all-reduce of everything, MPI's or
- * czero's; and czero's zero_step, and a ddp pass with its step. All alternate, in memory of each process. Under mpirun. */
+/* Small trainings between processes: a net of a few tensors, its gradients there. What codes that
+ * train over MPI write by hand, MPI_Allreduce of each tensor and AdamW on every rank; the same with
+ * one all-reduce of everything, MPI's or czero's; and czero's zero_step, and a ddp pass with its
+ * step. All alternate, in memory of each process. Under mpirun. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A whole step of a sharded AdamW between processes, each with memory of its own. Beside it, in alternating rounds, the
- * same work by hand (shared/fused.h) in memory that the processes share, in which parameters and gradients would have to
- * be: the least that processes of one machine need. Under mpirun. */
+/* A whole step of a sharded AdamW between processes, each with memory of its own. Beside it, in
+ * alternating rounds, the same work by hand (shared/fused.h) in memory that the processes share, in
+ * which parameters and gradients would have to be: the least that processes of one machine need.
+ * Under mpirun. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +119,8 @@ static cz_status add_tensors(bench *b, cz_model *model)
     return CZ_OK;
 }
 
-/* What the yardstick works in. Streaming past the caches and values that only grow smaller: zeros would do as well. */
+/* What the yardstick works in. Streaming past the caches and values that only grow smaller: zeros
+ * would do as well. */
 static void make_yardstick(bench *b, MPI_Win windows[2])
 {
     const size_t bytes = (size_t)b->tensors.total * sizeof(float) + 64;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* All-reduce between two hosts with one rank or more each (see all_reduce.sh): in a group that knows its machines,
- * and in one that sends everything by messages, in turns. The share of the link's rate is that of what one copy of the
- * sums would take; the bytes are what one host sent. Medians over the rounds. all_reduce MIB ROUNDS, under mpirun. */
+/* All-reduce between two hosts with one rank or more each (see all_reduce.sh): in a group that
+ * knows its machines, and in one that sends everything by messages, in turns. The share of the
+ * link's rate is that of what one copy of the sums would take; the bytes are what one host sent.
+ * Medians over the rounds. all_reduce MIB ROUNDS, under mpirun. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

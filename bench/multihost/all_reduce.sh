@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/multihost/all_reduce.sh PROGRAM [MIB [ROUNDS]]: all-reduce on two hosts whose link is shaped to 1 Gbit/s each
-# way, with one rank a host and with two.
+# bench/multihost/all_reduce.sh PROGRAM [MIB [ROUNDS]]: all-reduce on two hosts whose link is shaped
+# to 1 Gbit/s each way, with one rank a host and with two.
 set -eu
 . "$(dirname "$0")/common.sh"
 program=$(realpath "$1")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What benchmarks on two hosts, network namespaces of this machine, have in common; where those are not allowed: a line
-# that says so.
+# What benchmarks on two hosts, network namespaces of this machine, have in common; where those are
+# not allowed: a line that says so.
 tests=$(dirname "$0")/../../tests/multihost
 . "$tests/hosts.sh"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* How much of the communication does the backward pass hide? Under mpirun, a rank on each of two hosts (see
- * overlap.sh). A round times the computation alone (B), the communication alone (C: the same pass with all
- * marks at once) and both together (step); the hidden share is (B + C - step) / min(B, C). Times are those of
- * the slowest rank, medians over the rounds. The computation touches no memory. In one case it only waits, as a
- * program whose model is on an accelerator does: what is hidden there is not bounded by the processor time that the
- * network takes from the computation, which it is where two hosts have two processors between them. */
+/* How much of the communication does the backward pass hide? Under mpirun, a rank on each of two
+ * hosts (see overlap.sh). A round times the computation alone (B), the communication alone (C: the
+ * same pass with all marks at once) and both together (step); the hidden share is (B + C - step) /
+ * min(B, C). Times are those of the slowest rank, medians over the rounds. The computation touches
+ * no memory. In one case it only waits, as a program whose model is on an accelerator does: what is
+ * hidden there is not bounded by the processor time that the network takes from the computation,
+ * which it is where two hosts have two processors between them. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +58,8 @@ static double now(void)
     return seconds_of(CLOCK_MONOTONIC);
 }
 
-/* Seconds that the processors of this machine were at work since it started, and have been there for. */
+/* Seconds that the processors of this machine were at work since it started, and have been there
+ * for. */
 static void machine_seconds(double *busy, double *all)
 {
     double times[8] = {0}; /* user, nice, system, idle, iowait, irq, softirq, steal */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/multihost/overlap.sh PROGRAM REPORT.json [ROUNDS]: run the program on two hosts whose link is shaped to 1 Gbit/s
-# each way. Where that is not allowed there is no report.
+# bench/multihost/overlap.sh PROGRAM REPORT.json [ROUNDS]: run the program on two hosts whose link
+# is shaped to 1 Gbit/s each way. Where that is not allowed there is no report.
 set -eu
 program=$(realpath "$1")
 mkdir -p "$(dirname "$2")"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Small all-reduces between two hosts (see small.sh), beside MPI_Allreduce of the same, in turns: medians over the
- * rounds. Also on one machine, under mpirun. small ROUNDS. */
+/* Small all-reduces between two hosts (see small.sh), beside MPI_Allreduce of the same, in turns:
+ * medians over the rounds. Also on one machine, under mpirun. small ROUNDS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

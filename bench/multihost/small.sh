@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/multihost/small.sh PROGRAM [ROUNDS]: small all-reduces between two hosts with one rank on each; their link is as
-# fast as it can be.
+# bench/multihost/small.sh PROGRAM [ROUNDS]: small all-reduces between two hosts with one rank on
+# each; their link is as fast as it can be.
 set -eu
 . "$(dirname "$0")/common.sh"
 program=$(realpath "$1")

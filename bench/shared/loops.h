@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Hand-written loops over memory, which are limits to compare with. One source, compiled once for each
- * instruction set; counts are of floats, addresses and counts multiples of a cache line (64 bytes). */
+/* Hand-written loops over memory, which are limits to compare with. One source, compiled once for
+ * each instruction set; counts are of floats, addresses and counts multiples of a cache line (64
+ * bytes). */
 #ifndef CZ_BENCH_LOOPS_H
 #define CZ_BENCH_LOOPS_H
 
@@ -25,20 +26,21 @@ typedef struct bench_loops {
     void (*sum[2])(size_t count, int ranks, float *to, const float *const *from);
     /* all of them = their sum */
     void (*sum_all[2])(size_t count, int ranks, float *const *all);
-    /* AdamW with the mean of ranks' gradients, the new parameters to all ranks: to `mine` with plain
-     * stores, to the others as [0] or [1] says. */
+    /* AdamW with the mean of ranks' gradients, the new parameters to all ranks: to `mine` with
+     * plain stores, to the others as [0] or [1] says. */
     void (*zero_step[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                          float *m, float *v, const bench_adamw *a);
-    /* For clipping, in two passes: own = the mean of ranks' gradients (`own` is one of them), returning the sum of its
-     * squares; then own *= factor, and AdamW with it as above. With `a` NULL only its reads and writes. */
+    /* For clipping, in two passes: own = the mean of ranks' gradients (`own` is one of them),
+     * returning the sum of its squares; then own *= factor, and AdamW with it as above. With `a`
+     * NULL only its reads and writes. */
     double (*mean)(size_t count, int ranks, const float *const *g, float inverse_ranks, float *own);
     void (*clip_step[2])(size_t count, int ranks, int mine, float *const *p, float *own,
                          float factor, float *m, float *v, const bench_adamw *a);
     /* The same reads and writes, hardly any arithmetic; every value stays as it is. */
     void (*zero_mix[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                         float *m, float *v);
-    /* In place of a backward pass: each gradient made from `x` by so many multiplications and additions, written or
-     * [1] added to what is there. `count` is a multiple of 16. */
+    /* In place of a backward pass: each gradient made from `x` by so many multiplications and
+     * additions, written or [1] added to what is there. `count` is a multiple of 16. */
     void (*backward[2])(size_t count, float *g, const float *x, int rounds);
 } bench_loops;
 

@@ -91,7 +91,8 @@ void bench_mail(bench_meet *meet, int rank, int count, const float *mine,
 {
     const bool full = crowded(meet);
     bench_line(*mail)[2] = meet->mail;
-    /* Two slots in turn: whoever is two mails ahead has seen that all others have read the first. */
+    /* Two slots in turn: whoever is two mails ahead has seen that all others have read the
+     * first. */
     unsigned turn = atomic_load_explicit(&mail[rank][0].turn, memory_order_relaxed);
     const unsigned odd = atomic_load_explicit(&mail[rank][1].turn, memory_order_relaxed);
     turn = ((int)(odd - turn) > 0 ? odd : turn) + 1;
@@ -118,7 +119,8 @@ double bench_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Blocks begin at different places in their pages, so that loops over several do not meet in one bank of the memory. */
+/* Blocks begin at different places in their pages, so that loops over several do not meet in one
+ * bank of the memory. */
 enum { PLACES = 13, APART = 20 * 1024 + 3 * 64 };
 
 static size_t whole_pages(size_t bytes)

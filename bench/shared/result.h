@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What benchmarks say: a line for people, and, where CZ_BENCH_RESULTS names a file, a line of JSON at its end.
- * scripts/bench.sh makes build/bench/results.json of all of them. */
+/* What benchmarks say: a line for people, and, where CZ_BENCH_RESULTS names a file, a line of JSON
+ * at its end. scripts/bench.sh makes build/bench/results.json of all of them. */
 #ifndef CZ_BENCH_RESULT_H
 #define CZ_BENCH_RESULT_H
 
@@ -9,8 +9,9 @@
 
 enum { BENCH_ROUNDS = 99 };
 
-/* Seconds of both sides in alternating rounds, and how far cores were from each other just before each (one way, in
- * seconds; 0: not known). `limit` may be all zero: nothing to compare with; so may `ours`: a limit on its own. */
+/* Seconds of both sides in alternating rounds, and how far cores were from each other just before
+ * each (one way, in seconds; 0: not known). `limit` may be all zero: nothing to compare with; so
+ * may `ours`: a limit on its own. */
 typedef struct bench_samples {
     int rounds;
     double ours[BENCH_ROUNDS], limit[BENCH_ROUNDS];
@@ -25,8 +26,9 @@ typedef struct bench_row {
     double counted;      /* bytes that GB/s count; 0: `bytes` */
 } bench_row;
 
-/* Medians over rounds; the ratio is the median of limit / ours of rounds in which cores were as near for both (of all
- * rounds where that leaves less than a third); its spread what lies between its quartiles. */
+/* Medians over rounds; the ratio is the median of limit / ours of rounds in which cores were as
+ * near for both (of all rounds where that leaves less than a third); its spread what lies between
+ * its quartiles. */
 typedef struct bench_summary {
     double ours, limit, ratio, spread, bounce;
     int kept;
@@ -45,7 +47,8 @@ typedef struct bench_option {
     int *number; /* else one of these */
     const char **text;
 } bench_option;
-/* `options` end with a NULL name. Ends the program where something else was given, or with --help. */
+/* `options` end with a NULL name. Ends the program where something else was given, or with
+ * --help. */
 void bench_arguments(int argc, char **argv, const char *what, const bench_option *options);
 
 #endif

@@ -15,12 +15,12 @@ typedef struct bench_tensors {
     char names[BENCH_TENSORS][24];
 } bench_tensors;
 
-/* "gpt2": the 148 of GPT-2 124M; "one": as many elements in one; "tiny": 10,000 of 16; "odd": sizes that no cache line
- * divides. False: no such list. */
+/* "gpt2": the 148 of GPT-2 124M; "one": as many elements in one; "tiny": 10,000 of 16; "odd": sizes
+ * that no cache line divides. False: no such list. */
 bool bench_tensors_list(bench_tensors *out, const char *name);
 
-/* One value for each element of each tensor: in one block, or every tensor in an allocation of its own that begins and
- * ends with a cache line, without or with pages of 2 MiB. */
+/* One value for each element of each tensor: in one block, or every tensor in an allocation of its
+ * own that begins and ends with a cache line, without or with pages of 2 MiB. */
 typedef struct bench_block {
     bool separate;
     size_t bytes; /* of the one block */

@@ -45,7 +45,8 @@ static void all_reduce(bench_yardstick *y, int rank, size_t count, int streams)
     y->loops->sum_all[streams](end - begin, y->meet.ranks, at);
 }
 
-/* Blocks of ranks need not begin at a line where there are three ranks: sizes here are multiples of it. */
+/* Blocks of ranks need not begin at a line where there are three ranks: sizes here are multiples of
+ * it. */
 static void reduce_scatter(bench_yardstick *y, int rank, size_t each, int streams)
 {
     const float *at[BENCH_RANKS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives of thread ranks by hand: what the machine allows where ranks share memory and nothing is checked. Floats;
- * sums in rank order. They begin and end with a meeting, since no rank may read what another has not finished, nor
- * change what another still reads. */
+/* Collectives of thread ranks by hand: what the machine allows where ranks share memory and nothing
+ * is checked. Floats; sums in rank order. They begin and end with a meeting, since no rank may read
+ * what another has not finished, nor change what another still reads. */
 #ifndef CZ_BENCH_YARDSTICK_H
 #define CZ_BENCH_YARDSTICK_H
 
@@ -23,7 +23,8 @@ typedef struct bench_yardstick {
     float *whole[BENCH_RANKS], *part[BENCH_RANKS]; /* of each rank; a page apart, whole pages */
 } bench_yardstick;
 
-/* `count` floats in a whole, a multiple of the ranks. Called by every rank. streams: 1 with streaming stores. */
+/* `count` floats in a whole, a multiple of the ranks. Called by every rank. streams: 1 with
+ * streaming stores. */
 void bench_yardstick_run(bench_yardstick *y, bench_kind kind, int rank, size_t count, int streams);
 
 #endif

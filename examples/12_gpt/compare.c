@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Training with one hook after the other, from the same start and on the same batches; and what differs: the loss,
- * and what travels. */
+/* Training with one hook after the other, from the same start and on the same batches; and what
+ * differs: the loss, and what travels. */
 #include "compare.h"
 
 #include <math.h>

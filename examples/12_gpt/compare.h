@@ -5,7 +5,8 @@
 
 #include "train.h"
 
-/* One run for each of the options' hooks, then their tables, summary.json and loss.svg. Collective. */
+/* One run for each of the options' hooks, then their tables, summary.json and loss.svg.
+ * Collective. */
 cz_status compare(cz_group *world, const task *job);
 
 #endif

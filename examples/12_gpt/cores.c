@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How many cores a rank has: ranks that are threads of one process, or processes of one machine that
- * nobody has bound to cores of their own, share the same ones. */
+/* How many cores a rank has: ranks that are threads of one process, or processes of one machine
+ * that nobody has bound to cores of their own, share the same ones. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "cores.h"
 

@@ -5,8 +5,8 @@
 
 #include "czero/czero.h"
 
-/* The cores on which this rank may run, divided by the ranks that may run on the same ones; at least
- * one. Collective. */
+/* The cores on which this rank may run, divided by the ranks that may run on the same ones; at
+ * least one. Collective. */
 cz_status cores_of_rank(cz_group *world, int *cores);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Curves and sums of a run: in a row of doubles, which is what travels and what a checkpoint keeps. */
+/* Curves and sums of a run: in a row of doubles, which is what travels and what a checkpoint
+ * keeps. */
 #include "history.h"
 
 #include <math.h>

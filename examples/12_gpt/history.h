@@ -20,7 +20,8 @@ typedef struct curve {
 /* False: no memory, there is a gap. */
 bool curve_add(curve *c, int step, double value);
 
-/* Its last `count` points up to and with `step`, or the first ones after it, on average; NAN: there is none. */
+/* Its last `count` points up to and with `step`, or the first ones after it, on average; NAN: there
+ * is none. */
 double curve_mean_before(const curve *c, int step, int count);
 double curve_mean_after(const curve *c, int step, int count);
 
@@ -41,8 +42,9 @@ void history_clear(history *h);
 /* All ranks get rank 0's. Collective; a history that is overwritten is cleared first. */
 cz_status history_share(history *h, cz_group *world);
 
-/* In dictionaries: curves of training, which are the same wherever it runs, and apart from them what
- * belongs to the run: times, traffic, numbers of ranks. Both are read into a cleared history. */
+/* In dictionaries: curves of training, which are the same wherever it runs, and apart from them
+ * what belongs to the run: times, traffic, numbers of ranks. Both are read into a cleared
+ * history. */
 cz_status history_to_dicts(const history *h, cz_state_dict *training, cz_state_dict *run);
 cz_status history_from_dicts(history *h, const cz_state_dict *training, const cz_state_dict *run);
 

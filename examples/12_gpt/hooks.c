@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Hooks that the example trains with: those of the library's registry, each with its state, and a hook that wraps
- * another one as "fp16_compress(powersgd)". */
+/* Hooks that the example trains with: those of the library's registry, each with its state, and a
+ * hook that wraps another one as "fp16_compress(powersgd)". */
 #include "hooks.h"
 
 #include <stdio.h>
@@ -115,7 +115,8 @@ bool hook_has_state(const char *name)
 
 enum { BLAS_COLUMNS = 4 }; /* with fewer the library's own loops are faster */
 
-/* A cz_powersgd_gemm. Columns side by side are rows of the transposed matrix: thin M^T, or thin M. */
+/* A cz_powersgd_gemm. Columns side by side are rows of the transposed matrix: thin M^T, or thin
+ * M. */
 static void product(void *context, bool transposed, int64_t rows, int64_t cols, int32_t r,
                     const float *matrix, const float *thin, float *out)
 {
@@ -147,7 +148,8 @@ static cz_status make_local(hook_state *s, cz_group *world, const options *o)
     return cz_post_local_sgd_create(&s->local, world, &chosen);
 }
 
-/* NULL is the state of those that need none. All kinds of PowerSGD are one hook with other options. */
+/* NULL is the state of those that need none. All kinds of PowerSGD are one hook with other
+ * options. */
 static cz_status make_state(hook_state *s, const cz_model *model, cz_group *world, const options *o,
                             const char **name, void **state)
 {

@@ -13,7 +13,8 @@ typedef struct hook_state {
     cz_hook inner; /* of a hook around another one */
 } hook_state;
 
-/* Can the example train with it? False, with a sentence: there is no such hook, or it is not for training. */
+/* Can the example train with it? False, with a sentence: there is no such hook, or it is not for
+ * training. */
 bool hook_check(const char *name, char *sentence, size_t bytes);
 
 /* Its result: only what a rank owns, or the whole bucket? */

@@ -73,9 +73,10 @@ void matmul_nn(int m, int n, int k, real alpha, const real *a, int lda, const re
 void matmul_tn(int m, int n, int k, real alpha, const real *a, int lda, const real *b, int ldb,
                real beta, real *c, int ldc);
 
-/* attention.c: one head, `size` wide, of one sequence: probabilities (length, length), and its columns
- * of qkv (length, 3 C) and mixed (length, C). Query rows are worked on ATTENTION_ROWS at a time against the keys
- * up to the last of them: what lies further in the future is neither computed nor read. */
+/* attention.c: one head, `size` wide, of one sequence: probabilities (length, length), and its
+ * columns of qkv (length, 3 C) and mixed (length, C). Query rows are worked on ATTENTION_ROWS at a
+ * time against the keys up to the last of them: what lies further in the future is neither computed
+ * nor read. */
 enum { ATTENTION_ROWS = 64 };
 void attention_forward(real *mixed, real *probabilities, const real *qkv, int length, int channels,
                        int size);

@@ -16,7 +16,8 @@ typedef struct options {
     int ranks;
     int threads; /* of each rank; 0: as many as it has cores */
     int batch;   /* sequences per step over all ranks */
-    int parts; /* of it, whose gradients are added up in one order on any number of ranks; 0: none */
+    /* Of the batch, whose gradients are added up in one order on any number of ranks; 0: none. */
+    int parts;
     int steps;
     double lr, min_lr;
     int warmup;

@@ -197,7 +197,8 @@ cz_status plot_write(const char *path, const history *h)
     return close_plot(f, path);
 }
 
-/* Eight colours that are told apart by most eyes and on light and dark pages, then the same with dashes. */
+/* Eight colours that are told apart by most eyes and on light and dark pages, then the same with
+ * dashes. */
 static void line_of(int k, char *attributes, size_t bytes)
 {
     static const char *const colours[] = {"#888888", "#0072b2", "#e69f00", "#009e73",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Fingerprints, their chain, and both in a checkpoint: "proof", with "fingerprint" and "chain" in digits, which
- * `czero verify --run` compares as well. */
+/* Fingerprints, their chain, and both in a checkpoint: "proof", with "fingerprint" and "chain" in
+ * digits, which `czero verify --run` compares as well. */
 #include "proof.h"
 
 #include <inttypes.h>

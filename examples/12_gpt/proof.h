@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proof of a run: fingerprints of all parameters and all state after steps, each chained to those before it. */
+/* Proof of a run: fingerprints of all parameters and all state after steps, each chained to those
+ * before it. */
 #ifndef PROOF_H
 #define PROOF_H
 
@@ -36,8 +37,9 @@ void proof_digits(const uint64_t number[2], char out[33]);
 
 /* In a dictionary: all links, and `print`, of what is saved with it. */
 cz_status proof_to_dict(const proof *p, const uint64_t print[2], cz_state_dict *common);
-/* What a run goes on from, into a proof that has none yet: its `every` has to be that of then, and the fingerprint of
- * what was loaded, too. The chain of a run that was saved without begins here. Collective. */
+/* What a run goes on from, into a proof that has none yet: its `every` has to be that of then, and
+ * the fingerprint of what was loaded, too. The chain of a run that was saved without begins here.
+ * Collective. */
 cz_status proof_from_dict(proof *p, cz_zero *zero, const cz_optim *optim,
                           const cz_state_dict *common);
 

@@ -19,7 +19,8 @@ void report_destroy(report **r); /* accepts NULL and *NULL */
 /* Time between pause and the end of it does not count as training. */
 void report_pause(report *r, bool pause);
 
-/* One training step is over: its loss (mean over all ranks), learning rate, and NULL or its fingerprint. */
+/* One training step is over: its loss (mean over all ranks), learning rate, and NULL or its
+ * fingerprint. */
 void report_step(report *r, int step, double loss, double lr, const proof_link *link);
 void report_validation(report *r, int step, double loss);
 
@@ -59,16 +60,16 @@ void show_memory(const memory_use *memory);
 void show_resumed(const history *h);
 json_t *resumed_json(const curve *resumed);
 
-/* plot.c: both curves over the steps as an SVG that is readable on light and dark pages, with marks where the
- * run was resumed. */
+/* plot.c: both curves over the steps as an SVG that is readable on light and dark pages, with marks
+ * where the run was resumed. */
 cz_status plot_write(const char *path, const history *h);
 
 /* Training curves of several runs, each in a colour of its own, with their names. */
 cz_status plot_compare(const char *path, const curve *const *curves, const char *const *names,
                        int count);
 
-/* For other writers into a run folder: it is made, and files of an earlier run are removed. A number is null
- * if it is not finite. */
+/* For other writers into a run folder: it is made, and files of an earlier run are removed. A
+ * number is null if it is not finite. */
 cz_status report_open_folder(const char *path);
 json_t *report_number(double value);
 

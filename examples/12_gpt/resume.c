@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Checkpoints. Which samples come in a step, and the learning rate, are functions of the step; so a run goes on as it would
- * have gone with parameters, the optimizer's state and the step. What its report is made of is kept as well: what depends
- * on where it ran is rank 0's own, so that with --parts an export is the same whatever ranks there were. */
+/* Checkpoints. Which samples come in a step, and the learning rate, are functions of the step; so a
+ * run goes on as it would have gone with parameters, the optimizer's state and the step. What its
+ * report is made of is kept as well: what depends on where it ran is rank 0's own, so that with
+ * --parts an export is the same whatever ranks there were. */
 #include "resume.h"
 
 #include <signal.h>

@@ -19,8 +19,8 @@ struct threads {
     void *arg;
 };
 
-/* A meeting is mostly over soon: a short look is cheaper than to sleep, a long one takes a core from
- * those who are waited for. */
+/* A meeting is mostly over soon: a short look is cheaper than to sleep, a long one takes a core
+ * from those who are waited for. */
 enum { LOOKS = 2000 };
 
 static bool over_soon(threads *all, unsigned meeting)

@@ -32,7 +32,8 @@ typedef struct share {
 } share;
 
 /* This thread's share of `count` items: as many as the others', but cut at multiples of `unit`, and
- * not less than `least`, a multiple of it too. So where there are few items, some threads have none. */
+ * not less than `least`, a multiple of it too. So where there are few items, some threads have
+ * none. */
 share threads_share(part self, int count, int unit, int least);
 
 #endif

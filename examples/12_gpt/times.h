@@ -31,8 +31,8 @@ void times_end_phase(step_times *t, phase ended);
 /* Seconds of a mean step. */
 double times_of_step(const step_times *t);
 
-/* The table, and as an object of phases with seconds of a mean step. `update` is what the optimizer's trace has
- * of its updates, which with overlap are made inside other phases. */
+/* The table, and as an object of phases with seconds of a mean step. `update` is what the
+ * optimizer's trace has of its updates, which with overlap are made inside other phases. */
 void times_show(const step_times *t, const cz_trace_totals *update);
 json_t *times_json(const step_times *t, const cz_trace_totals *update);
 

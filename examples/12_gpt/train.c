@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Training on one rank: its part of each global batch forward and backward. While the backward pass goes on,
- * gradients that are complete travel to their owners, are spent by the sharded optimizer there, and the new
- * parameters come back to every rank. */
+/* Training on one rank: its part of each global batch forward and backward. While the backward pass
+ * goes on, gradients that are complete travel to their owners, are spent by the sharded optimizer
+ * there, and the new parameters come back to every rank. */
 #include "train.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ static double learning_rate(const options *o, int step)
     return o->min_lr + (o->lr - o->min_lr) * 0.5 * (1 + cos(acos(-1.0) * x));
 }
 
-/* The sum over ranks of (loss times sequences, sequences): the mean over all sequences. Whether a rank was asked to
- * stop travels with it, so that all ranks stop after the same step. */
+/* The sum over ranks of (loss times sequences, sequences): the mean over all sequences. Whether a
+ * rank was asked to stop travels with it, so that all ranks stop after the same step. */
 static cz_status mean_over_ranks(trainer *t, double sum, double count, const char *label,
                                  double *mean)
 {
@@ -35,7 +35,8 @@ static cz_status mean_over_ranks(trainer *t, double sum, double count, const cha
     return CZ_OK;
 }
 
-/* The same of losses of parts, each weighted by its sequences: the same bits on any number of ranks. */
+/* The same of losses of parts, each weighted by its sequences: the same bits on any number of
+ * ranks. */
 static cz_status mean_over_parts(trainer *t, double *mean)
 {
     double stop = resume_stop_asked();
@@ -112,7 +113,8 @@ static cz_status run_parts(trainer *t)
     return CZ_OK;
 }
 
-/* One step. The mean is that over all sequences: ranks, or parts, may have more or fewer than others. */
+/* One step. The mean is that over all sequences: ranks, or parts, may have more or fewer than
+ * others. */
 static cz_status train_step(trainer *t, double lr, double *loss)
 {
     int64_t count = 0;
@@ -132,8 +134,8 @@ static cz_status train_step(trainer *t, double lr, double *loss)
     return CZ_OK;
 }
 
-/* The losses of windows first, first + stride, … of all that are spread over the held-out text: their
- * sum, and how many there are. */
+/* The losses of windows first, first + stride, … of all that are spread over the held-out text:
+ * their sum, and how many there are. */
 static cz_status look_at_windows(trainer *t, int64_t windows, int64_t first, int64_t stride,
                                  double *sum, double *seen)
 {
@@ -159,7 +161,8 @@ static cz_status look_at_windows(trainer *t, int64_t windows, int64_t first, int
     return CZ_OK;
 }
 
-/* The windows are dealt out to parts as to ranks; for this mean each part counts for as many as it has. */
+/* The windows are dealt out to parts as to ranks; for this mean each part counts for as many as it
+ * has. */
 static cz_status validate_parts(trainer *t, int64_t windows, double *mean)
 {
     for (int i = 0, part; (part = cz_parts_own(t->parts, i)) >= 0; i++) {

@@ -83,7 +83,8 @@ static cz_status add_shaped(trainer *t, const gpt_parameter *list, int count)
     return CZ_OK;
 }
 
-/* Of this rank, or one block for all; then one rank sets values, and making the ddp tells the others. */
+/* Of this rank, or one block for all; then one rank sets values, and making the ddp tells the
+ * others. */
 static cz_status create_params(trainer *t)
 {
     if (t->options.share && t->options.unsharded)

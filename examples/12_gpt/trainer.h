@@ -48,8 +48,8 @@ void trainer_clear(trainer *t);
 cz_status trainer_set_learning_rate(trainer *t, double lr);
 cz_status trainer_step(trainer *t);
 
-/* With --parts: each counts for as many sequences as the sampler gives it in a batch, the first ones
- * having the remainder. Collective. */
+/* With --parts: each counts for as many sequences as the sampler gives it in a batch, the first
+ * ones having the remainder. Collective. */
 cz_status trainer_weigh_parts(trainer *t);
 
 /* generate.c: text that goes on from a piece of the held-out part; rank 0 alone. */

@@ -181,10 +181,10 @@ CZ_INIT_FUNCTION(cz_verify_result, CZ_VERIFY_RESULT_INIT)
 CZ_API cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *options,
                                    cz_verify_result *result);
 
-/** As cz_zero_fingerprint(), which see, of the parameters and the optimizer's state in it: all of it
- *  is read. Buffers do not count.
- *  @return CZ_ERR_ARGUMENT (a NULL), CZ_ERR_UNSUPPORTED (a parameter of a type that the library does
- *          not compute with), CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
+/** As cz_zero_fingerprint(), which see, of the parameters and the optimizer's state in it: all of
+ *  it is read. Buffers do not count.
+ *  @return CZ_ERR_ARGUMENT (a NULL), CZ_ERR_UNSUPPORTED (a parameter of a type that the library
+ *          does not compute with), CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_archive_fingerprint(cz_archive *archive, uint64_t fingerprint[2]);
 
 /** A generation in a folder. */

@@ -99,8 +99,8 @@ typedef struct cz_post_local_optim cz_post_local_optim;
  *          sharded one; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_post_local_optim_create(cz_post_local_optim **out, cz_optim *optim,
                                             cz_averager *averager);
-CZ_API void cz_post_local_optim_destroy(
-    cz_post_local_optim **post); /**< local; accepts NULL and *NULL */
+/** Local; accepts NULL and *NULL. */
+CZ_API void cz_post_local_optim_destroy(cz_post_local_optim **post);
 
 /** cz_optim_step(), then cz_averager_average(), whose turn counts as for these: where it averages,
  *  the call is collective over the ranks that are averaged together.

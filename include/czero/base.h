@@ -78,9 +78,9 @@ CZ_API size_t cz_memory_bytes(cz_memory_kind kind);
 CZ_API size_t cz_memory_peak_bytes(cz_memory_kind kind);
 CZ_API void cz_memory_reset_peak(void);
 
-/** Go on with a chain of fingerprints (cz_zero_fingerprint()): `chain` becomes a number that depends
- *  on what it was, on `step` and on `fingerprint`. It begins with zeros. Pure; any thread; nothing
- *  for a NULL. */
+/** Go on with a chain of fingerprints (cz_zero_fingerprint()): `chain` becomes a number that
+ *  depends on what it was, on `step` and on `fingerprint`. It begins with zeros. Pure; any thread;
+ *  nothing for a NULL. */
 CZ_API void cz_fingerprint_chain(uint64_t chain[2], int64_t step, const uint64_t fingerprint[2]);
 
 typedef enum cz_log_level {

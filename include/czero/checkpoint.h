@@ -37,9 +37,8 @@ typedef struct cz_checkpoint_options {
     int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
     int32_t reserved; /**< 0 */
     /** Those of the training, whose number is saved: what was saved with parts is of another
-     *  training than one with another number of them, or with none; what was saved without may go on
-     *  with any. Borrowed during the call. NULL:
-     *  those of `zero` or its ddp, if there are. */
+     *  training than one with another number of them, or with none; what was saved without may go
+     *  on with any. Borrowed during the call. NULL: those of `zero` or its ddp, if there are. */
     const cz_parts *parts;
 } cz_checkpoint_options;
 #define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0, NULL}
@@ -160,12 +159,12 @@ CZ_INIT_FUNCTION(cz_load_result, CZ_LOAD_RESULT_INIT)
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete
  *          generation, or of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank,
  *          path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another model, optimizer or number
- *          of parts: all differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type or
- *          version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no rank sees),
- *          CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups,
- *          or who owns what), CZ_ERR_MEMORY. What a failing medium does after all files were
- *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the
- *          values are undefined. */
+ *          of parts: all differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type
+ *          or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that
+ *          no rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule,
+ *          members of groups, or who owns what), CZ_ERR_MEMORY. What a failing medium does after
+ *          all files were verified: CZ_ERR_IO, and a file that another program changes then:
+ *          CZ_ERR_FORMAT; the values are undefined. */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 

@@ -74,9 +74,9 @@ typedef struct cz_device {
     /** Optional: a copy that nobody reads before much else was moved, so that it had better not
      *  take the place of other memory in caches. */
     cz_status (*copy_once)(void *queue, void *to, const void *from, size_t bytes);
-    /** Optional: add elements [first, first + count) of a tensor, which lie at `values`, to two sums
-     *  in the host's memory that depend on bits, places and `key`, and on no order: what the CPU's
-     *  adds for the same bytes. */
+    /** Optional: add elements [first, first + count) of a tensor, which lie at `values`, to two
+     *  sums in the host's memory that depend on bits, places and `key`, and on no order: what the
+     *  CPU's adds for the same bytes. */
     cz_status (*add_print)(void *queue, uint64_t key, cz_dtype dtype, int64_t first, int64_t count,
                            const void *values, uint64_t print[2]);
 } cz_device;

@@ -136,8 +136,8 @@ CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, c
  *  Sums have one order on a group, the one of all such groups, and so the same bits, unless the
  *  backend reduces by itself (its own all_reduce or reduce_scatter). Collectives that a backend
  *  does itself are faster because ranks do not agree on them first, except in checked mode and on
- *  the first one of a group. Otherwise, what the collective operations below promise does not hold for
- *  these:
+ *  the first one of a group. Otherwise, what the collective operations below promise does not hold
+ *  for these:
  *  - A rank whose own check fails, or that has no memory, gets its status and breaks the group: the
  *    others get CZ_ERR_PEER with its sentence. Also if all ranks make the same mistake.
  *  - Ranks that call different operations or give different counts, types, reductions or roots are

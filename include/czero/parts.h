@@ -7,7 +7,9 @@
  *  are added in a tree over parts (device.h: sum(first..last) = sum(left) + sum(right)) and divided
  *  once by their number, wherever they were made.
  *
- *      CZ_TRY(cz_parts_create(&parts, group, model, &(cz_parts_options){sizeof(cz_parts_options), 12}));
+ *      cz_parts_options twelve = CZ_PARTS_OPTIONS_INIT;
+ *      twelve.count = 12;
+ *      CZ_TRY(cz_parts_create(&parts, group, model, &twelve));
  *      cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
  *      options.parts = parts;
  *      CZ_TRY(cz_zero_create(&zero, group, model, cz_rule_adamw(), hypers, &options));
@@ -41,8 +43,8 @@ typedef struct cz_parts_options {
 #define CZ_PARTS_OPTIONS_INIT {sizeof(cz_parts_options), 0, 0}
 CZ_INIT_FUNCTION(cz_parts_options, CZ_PARTS_OPTIONS_INIT)
 
-/** Deal out parts: every rank has as many as any other, or one more (the first ranks). A rank with n
- *  of them keeps partial sums in at most log2(n) buffers, rounded down, of what the model's
+/** Deal out parts: every rank has as many as any other, or one more (the first ranks). A rank with
+ *  n of them keeps partial sums in at most log2(n) buffers, rounded down, of what the model's
  *  trainable gradients take; none where n is 1. The memory is had here (CZ_MEMORY_GRADIENT).
  *
  *  Collective: every rank of `group`. One call at a time per handle.
@@ -74,39 +76,40 @@ CZ_API bool cz_parts_is_last(const cz_parts *parts);
  *  next their memory is the program's; the last part's are used in place and stay as they are until
  *  the step has been made. Parameters are frozen and unfrozen between steps only. With a
  *  data-parallel model its passes do all this. Local.
- *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: all parts of this rank were added, and a step
- *          comes next; a part could not be added before; a data-parallel model adds them.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: all parts of this rank were added, and a
+ *          step comes next; a part could not be added before; a data-parallel model adds them.
  *          CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY: a parameter was unfrozen that has another type, or no
  *          memory; cz_parts_restart() begins the step again, nothing else goes on. */
 CZ_API cz_status cz_parts_add(cz_parts *parts);
 
-/** Forget what this rank has added since the last step, which then begins again with its first part:
- *  after an addition that failed, or a step that failed and is not made again as it is. (A pass of a
- *  data-parallel model that synchronises does so itself, whatever becomes of it.) Local: others need
- *  not, who wait for this rank's parts anyway. A sampler is to be set back to the batch's position.
+/** Forget what this rank has added since the last step, which then begins again with its first
+ *  part: after an addition that failed, or a step that failed and is not made again as it is. (A
+ *  pass of a data-parallel model that synchronises does so itself, whatever becomes of it.) Local:
+ *  others need not, who wait for this rank's parts anyway. A sampler is to be set back to the
+ *  batch's position.
  *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: a pass of a data-parallel model is under way. */
 CZ_API cz_status cz_parts_restart(cz_parts *parts);
 
-/** What each part counts for in the mean, from the next step on: the mean is the sum of weight times
- *  gradient over the sum of weights. With the number of examples in each part it is the mean over
- *  all examples. A part of weight 0 is run like any other (it has no example: its gradients are not
- *  read). If all weights are 0 nothing is reduced, and a sharded optimizer's step is skipped
- *  (cz_step_result); an unsharded one has to be left alone (`weightless` of cz_parts_info).
+/** What each part counts for in the mean, from the next step on: the mean is the sum of weight
+ *  times gradient over the sum of weights. With the number of examples in each part it is the mean
+ *  over all examples. A part of weight 0 is run like any other (it has no example: its gradients
+ *  are not read). If all weights are 0 nothing is reduced, and a sharded optimizer's step is
+ *  skipped (cz_step_result); an unsharded one has to be left alone (`weightless` of cz_parts_info).
  *
  *  Collective; before the first part of a step.
  *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a weight below 0 or not
- *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added, or its
- *          pass has begun; there are other parts over the same model).
- *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
+ *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added, or
+ *          its pass has begun; there are other parts over the same model). Group broken:
+ *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
 CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
 
 /** The mean over all parts of losses and metrics, added in the same tree and with the same weights:
  *  the same bits on any number of ranks. NaN if all weights are 0.
  *
  *  Collective.
- *  @param values  `count` numbers of each of this rank's parts: values[i * count + k] is number k of
- *                 its i-th part
+ *  @param values  `count` numbers of each of this rank's parts: values[i * count + k] is number k
+ *                 of its i-th part
  *  @param means   receives `count` numbers, on all ranks
  *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, count below 1 or above 65536),
  *          CZ_ERR_MISMATCH (ranks gave different counts), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
@@ -122,9 +125,9 @@ typedef cz_status (*cz_parts_run)(int part, void *context);
 
 /** Does one part give the same gradients twice, bit for bit? `run` is called two times for each of
  *  this rank's parts with gradients set to zero, and has to leave the part's gradients in the
- *  model's memory, nothing more: no mark, no step. What differs depends on timing, on an uninitialised value, or on what ran before
- *  (docs/parts.md). For a look before a training, in which nothing was added yet. Local; needs
- *  memory for a copy of all gradients.
+ *  model's memory, nothing more: no mark, no step. What differs depends on timing, on an
+ *  uninitialised value, or on what ran before (docs/parts.md). For a look before a training, in
+ *  which nothing was added yet. Local; needs memory for a copy of all gradients.
  *  @return CZ_OK. CZ_ERR_MISMATCH: the sentence names part, parameter and element. CZ_ERR_ARGUMENT:
  *          a NULL. CZ_ERR_STATE: a part was added. CZ_ERR_MEMORY. What `run` returned. */
 CZ_API cz_status cz_parts_check(cz_parts *parts, cz_parts_run run, void *context);

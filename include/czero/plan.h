@@ -160,8 +160,8 @@ CZ_API cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes,
 CZ_API void cz_plan_destroy(cz_plan **plan); /**< local; accepts NULL and *NULL */
 
 /** In place of a rank: the same training in one process without a group, on an unsharded optimizer,
- *  which sharding is measured against. With `parts` also the sums of as many parts as there are (of a
- *  data-parallel model on a group of one rank, which it has besides). */
+ *  which sharding is measured against. With `parts` also the sums of as many parts as there are (of
+ *  a data-parallel model on a group of one rank, which it has besides). */
 #define CZ_PLAN_ALONE (-1)
 
 /** What a rank needs. Local. @return CZ_ERR_ARGUMENT: a NULL, no such rank, a wrong size. */

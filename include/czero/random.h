@@ -77,9 +77,9 @@ CZ_INIT_FUNCTION(cz_sampler_info, CZ_SAMPLER_INFO_INIT)
 /** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
 CZ_API cz_status cz_sampler_get_info(const cz_sampler *sampler, cz_sampler_info *info);
 
-/** Go on from a position that was saved, with any world size; with parts the next one is this rank's
- *  first. So a global batch that was saved in the middle of its parts is dealt out once more.
- *  Local; one call at a time.
+/** Go on from a position that was saved, with any world size; with parts the next one is this
+ *  rank's first. So a global batch that was saved in the middle of its parts is dealt out once
+ *  more. Local; one call at a time.
  *  @return CZ_ERR_ARGUMENT: a NULL or a negative position. */
 CZ_API cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position);
 

@@ -4,8 +4,8 @@
  *
  *      cz_model *model;
  *      CZ_TRY(cz_model_create(&model));
- *      CZ_TRY(cz_model_add(model, "weight", values, gradients, CZ_F32, 2, (int64_t[]){rows,
- *      columns}));
+ *      const int64_t shape[] = {rows, columns};
+ *      CZ_TRY(cz_model_add(model, "weight", values, gradients, CZ_F32, 2, shape));
  */
 #ifndef CZERO_TENSOR_H
 #define CZERO_TENSOR_H

@@ -98,11 +98,11 @@ typedef struct cz_zero_options {
      *  cz_zero_wait_param(). 0: it does. */
     int32_t overlap_gather;
     int32_t threads; /**< of the local update, as in cz_optim_options; may differ between ranks */
-    /** NULL, or parts over the same model and ranks, which outlive it (parts.h): a step follows when
-     *  each rank has added all its parts (else CZ_ERR_STATE on all ranks), and takes the mean over
-     *  parts of what was added, which stays for another try if it fails. Nobody else may use the
-     *  parts (CZ_ERR_STATE). With
-     *  option ddp: those of the ddp, or NULL. Not with CZ_GRADIENTS_REDUCED. */
+    /** NULL, or parts over the same model and ranks, which outlive it (parts.h): a step follows
+     *  when each rank has added all its parts (else CZ_ERR_STATE on all ranks), and takes the mean
+     *  over parts of what was added, which stays for another try if it fails. Nobody else may use
+     *  the parts (CZ_ERR_STATE). With option ddp: those of the ddp, or NULL. Not with
+     *  CZ_GRADIENTS_REDUCED. */
     cz_parts *parts;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
@@ -198,15 +198,15 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks
  *          differ in which parameters are frozen, in a hyper-parameter, or in max_norm,
  *          skip_nonfinite, norm; in a group in checked mode, in the value of a trained parameter,
- *          of which they then compare fingerprints before each step), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that
- *          only other ranks have), CZ_ERR_STATE (no trainable parameter of the groups has a
- *          gradient on any rank, see allow_no_gradients; with CZ_GRADIENTS_REDUCED: a parameter has
- *          a gradient on some of its owners only; with a data-parallel model: its last pass has not
- *          reduced gradients),
- *          CZ_ERR_ARGUMENT (gradient_count is not the model's, a gradient that has moved shares
- *          memory with another one, a value or a buffer), the status of the closure, or of the
- *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
- *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT.
+ *          of which they then compare fingerprints before each step), CZ_ERR_MEMORY (state for an
+ *          unfrozen parameter, a gradient that only other ranks have), CZ_ERR_STATE (no trainable
+ *          parameter of the groups has a gradient on any rank, see allow_no_gradients; with
+ *          CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its owners only; with a
+ *          data-parallel model: its last pass has not reduced gradients), CZ_ERR_ARGUMENT
+ *          (gradient_count is not the model's, a gradient that has moved shares memory with another
+ *          one, a value or a buffer), the status of the closure, or of the rule's begin_step(), on
+ *          whichever rank it failed. Parameters undefined, group broken: CZ_ERR_PEER (another rank
+ *          failed or left), CZ_ERR_TIMEOUT.
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
@@ -352,9 +352,9 @@ CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dic
 /** A number of 128 bits for all values and all state (element slots that a step has used, step
  *  counts, scalars), by names of parameters and slots: the same on any number of ranks, for every
  *  partition, backend and order, and for cz_optim_fingerprint() and cz_archive_fingerprint() of the
- *  same. It differs where a bit differs, but for chance; it is no defence against somebody who looks
- *  for two that are equal. Each rank reads its shard once. cz_fingerprint_chain() makes one number
- *  of those of all steps.
+ *  same. It differs where a bit differs, but for chance; it is no defence against somebody who
+ *  looks for two that are equal. Each rank reads its shard once. cz_fingerprint_chain() makes one
+ *  number of those of all steps.
  *
  *  Collective; between passes.
  *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (a NULL), CZ_ERR_STATE (a pass

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who calls MPI, and when: the one lock around all calls, the carrier thread, the queue that feeds it, and
- * what happens when the program calls MPI_Finalize. */
+/* Who calls MPI, and when: the one lock around all calls, the carrier thread, the queue that feeds
+ * it, and what happens when the program calls MPI_Finalize. */
 #include <errno.h>
 #include <fenv.h>
 #include <math.h>
@@ -14,9 +14,10 @@
 
 #include "internal.h"
 
-/* A carrier with nothing to do looks for what other ranks say every IDLE seconds, later less often. While transfers are under
- * way it tests without a pause for SPIN seconds, then pauses for a sixteenth of the time that it has seen
- * nothing: so a pause adds little to what one waits anyway. Large messages need its calls to get ahead. */
+/* A carrier with nothing to do looks for what other ranks say every IDLE seconds, later less often.
+ * While transfers are under way it tests without a pause for SPIN seconds, then pauses for a
+ * sixteenth of the time that it has seen nothing: so a pause adds little to what one waits anyway.
+ * Large messages need its calls to get ahead. */
 static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
                     LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
 enum { LARGE = 64 * 1024 };
@@ -25,8 +26,8 @@ enum { LARGE = 64 * 1024 };
 static const double REST = 1e-3;
 enum { MOST_ATTENDED = 1024 * 1024 };
 static const double DRAIN = 1; /* seconds for messages to go out after the last group, */
-/* and how long who destroys that waits for it: the program may call MPI_Finalize next, and MPICH aborts if a thread is
- * inside MPI at that moment, before it calls what is watching (below) */
+/* and how long who destroys that waits for it: the program may call MPI_Finalize next, and MPICH
+ * aborts if a thread is inside MPI at that moment, before it calls what is watching (below) */
 static const double PATIENCE = 0.2;
 static const double PATIENCE_IN_MPI = 10; /* with a carrier that has to end */
 
@@ -270,8 +271,8 @@ static void pause_carrier(bool is_busy, size_t bytes, double quiet)
         sleep_for(fmin(fmax(quiet / 16, SHORTEST_PAUSE), longest));
 }
 
-/* The last group is gone and its messages are out. With `untold`, a rank whose port is not known yet has to
- * learn that this one left. */
+/* The last group is gone and its messages are out. With `untold`, a rank whose port is not known
+ * yet has to learn that this one left. */
 static bool to_end(bool is_busy, bool untold, double quiet)
 {
     pthread_mutex_lock(&queue);
@@ -369,7 +370,8 @@ static cz_status start_carrier(void)
     return cz_fail(CZ_ERR_MEMORY, "mpi: no carrier thread (%s)", strerror(error));
 }
 
-/* Unless a group is made meanwhile. With the queue's lock. False: it does not come back from MPI. */
+/* Unless a group is made meanwhile. With the queue's lock. False: it does not come back from
+ * MPI. */
 static bool wait_for_end(double patience)
 {
     const struct timespec until = time_after(patience);
@@ -399,7 +401,9 @@ bool cz__carrier_is_this_thread(void)
     return is_carrier;
 }
 
-/* ---- MPI_Finalize: deletes the attributes of MPI_COMM_SELF first, while MPI can still be used ---- */
+/* ---- MPI_Finalize ----
+ *
+ * It deletes the attributes of MPI_COMM_SELF first, while MPI can still be used. */
 
 static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
 {

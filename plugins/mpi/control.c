@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks tell each other beside transfers: ports, breaks, leaving, how far they are. Small messages
- * under one tag per wire, which names the port of the endpoint that they are for. */
+/* What ranks tell each other beside transfers: ports, breaks, leaving, how far they are. Small
+ * messages under one tag per wire, which names the port of the endpoint that they are for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,13 @@ typedef enum kind {
     QUERY,     /* how many operations have begun there? */
     ANSWER,    /* `a` */
     BREAK,     /* from operation `a` on, with `status` and `text` */
-    SHARE, /* the lowest rank of a machine has memory for all there: process `a` on machine `text`, file `b`, token `c`; and
-                  back to it: that was read */
-    LEAVE  /* the last message; `a` sent to the receiver, `b` received from it, why: `text`; or,
-                  with `status`, the group was broken from operation `c` on, which the receiver may not
-                  have heard yet from who broke it */
+    /* The lowest rank of a machine has memory for all there: process `a` on machine `text`, file
+     * `b`, token `c`; and back to it: that was read. */
+    SHARE,
+    /* The last message; `a` sent to the receiver, `b` received from it, why: `text`; or, with
+     * `status`, the group was broken from operation `c` on, which the receiver may not have heard
+     * yet from who broke it. */
+    LEAVE
 } kind;
 
 typedef struct cz__message {

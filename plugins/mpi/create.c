@@ -194,7 +194,8 @@ static cz_status create_group(cz_group **out, MPI_Comm comm, const cz_mpi_option
     return agreed;
 }
 
-/* As the library's own calls: in a floating-point environment without traps, and the program's is left as it was. */
+/* As the library's own calls: in a floating-point environment without traps, and the program's is
+ * left as it was. */
 static cz_status create(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
                         const cz_group_options *options, bool is_world)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The backend: what the library calls. Transfers become parcels, which the carrier, or else a call of poll,
- * gives to MPI and tests; here their states are only looked at. */
+/* The backend: what the library calls. Transfers become parcels, which the carrier, or else a call
+ * of poll, gives to MPI and tests; here their states are only looked at. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +109,8 @@ static cz_status post_receive(void *endpoint, cz_transfer *transfer)
     return post(endpoint, transfer, false);
 }
 
-/* The library has done with it; and so has MPI, if `whole`. Else the parcel is the carrier's, or gone. */
+/* The library has done with it; and so has MPI, if `whole`. Else the parcel is the carrier's, or
+ * gone. */
 static void finish(cz__endpoint *of, cz_transfer *transfer, bool whole)
 {
     cz__parcel *parcel = transfer->own[0];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The endpoints of this process: made, listed, and freed when their rank and all others have left. */
+/* The endpoints of this process: made, listed, and freed when their rank and all others have
+ * left. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +133,8 @@ void cz__endpoint_notify(cz__endpoint *of)
 
 /* ---- gone ---- */
 
-/* Every message that was sent to this rank has been received; and nothing failed, for then some rank may never come to
- * what is collective. */
+/* Every message that was sent to this rank has been received; and nothing failed, for then some
+ * rank may never come to what is collective. */
 static bool is_clean(const cz__endpoint *of)
 {
     if (atomic_load(&of->broken_from) != UINT64_MAX)

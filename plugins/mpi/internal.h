@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of the MPI plugin. A *wire* is one communicator of ours; an *endpoint* is this rank's side
- * of one group on it; a *parcel* carries one transfer.
+/* The inside of the MPI plugin. A *wire* is one communicator of ours; an *endpoint* is this rank's
+ * side of one group on it; a *parcel* carries one transfer.
  *
- * Sub-groups share the wire of the group that they come from. Each endpoint has a *port*, a number that is
- * new among those of its wire on this rank, and tags of messages to it contain it; so making a sub-group
- * takes no agreement: its members tell each other their ports (HELLO), and sends to a rank wait for that. */
+ * Sub-groups share the wire of the group that they come from. Each endpoint has a *port*, a number
+ * that is new among those of its wire on this rank, and tags of messages to it contain it; so
+ * making a sub-group takes no agreement: its members tell each other their ports (HELLO), and sends
+ * to a rank wait for that. */
 #ifndef CZ_MPI_INTERNAL_H
 #define CZ_MPI_INTERNAL_H
 
@@ -26,8 +27,9 @@ typedef struct cz__parcel cz__parcel;
 
 /* ---- tag.c ---- */
 
-/* How the bits of a tag are shared out; the core's tag is lane (bit 63), sequence (62 to 24), descendant
- * (23 to 8) and step (7 to 0). On the wire: port, lane, descendant and sequence, step (3 bits). */
+/* How the bits of a tag are shared out; the core's tag is lane (bit 63), sequence (62 to 24),
+ * descendant (23 to 8) and step (7 to 0). On the wire: port, lane, descendant and sequence, step (3
+ * bits). */
 typedef struct cz__tag_layout {
     int port_bits;
     int sequence_bits[2]; /* per lane */
@@ -39,8 +41,8 @@ enum { CZ__CONTROL_TAG = 7 }; /* port 0, step 7; no transfer has that step */
 cz__tag_layout cz__tag_layout_of(int tag_upper_bound);
 int cz__tag(const cz__tag_layout *layout, int port, uint64_t core);
 
-/* Which sequences and descendants have transfers under way. What is too far ahead of the oldest would
- * share tags with it and has to wait. */
+/* Which sequences and descendants have transfers under way. What is too far ahead of the oldest
+ * would share tags with it and has to wait. */
 typedef struct cz__slot {
     uint32_t count;
     uint32_t lowest, highest; /* descendants, since `count` was 0 last */
@@ -59,7 +61,7 @@ bool cz__window_admits(const cz__window *window, uint64_t core);
 void cz__window_begin(cz__window *window, uint64_t core);
 bool cz__window_end(cz__window *window, uint64_t core); /* true: it may admit more now */
 
-/* ---- requests.c: everything that was given to MPI and has not ended. All with cz__mpi_enter() ---- */
+/* ---- requests.c: what was given to MPI and has not ended. All with cz__mpi_enter() ---- */
 
 typedef void cz__landed(void *owner, const MPI_Status *status, int error);
 
@@ -80,22 +82,24 @@ void cz__mpi_error(int error, char *text, size_t bytes);
 
 /* ---- carrier.c: the process's one carrier, or none ---- */
 
-/* Before a group is made: find out who may call MPI, start the carrier. One cz__carrier_release() each. */
+/* Before a group is made: find out who may call MPI, start the carrier. One cz__carrier_release()
+ * each. */
 cz_status cz__carrier_acquire(bool serialized_is_ours);
 void cz__carrier_retain(void); /* one more, while there is one */
 void cz__carrier_release(void);
-/* MPI_Finalize is next. Returns when the carrier has ended; false: it has not, it does not come back from MPI. */
+/* MPI_Finalize is next. Returns when the carrier has ended; false: it has not, it does not come
+ * back from MPI. */
 bool cz__carrier_stop(double patience);
 bool cz__carrier_is_this_thread(void);     /* exit() may be called anywhere */
 bool cz__carrier_exists(void);             /* else: inline */
 bool cz__carrier_is_forbidden(void);       /* and any other thread, too */
 bool cz__carrier_is_of_this_process(void); /* and not of its parent */
 
-/* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody
- * may any more. */
+/* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or
+ * nobody may any more. */
 bool cz__mpi_enter(void);
-/* As well false if it takes longer: MPI may spin for ever in a carrier whose peer, in shared memory, was
- * stopped at a bad moment. */
+/* As well false if it takes longer: MPI may spin for ever in a carrier whose peer, in shared
+ * memory, was stopped at a bad moment. */
 bool cz__mpi_enter_within(double seconds);
 /* As well false if somebody has it. */
 bool cz__mpi_enter_if_free(void);
@@ -120,7 +124,8 @@ bool cz__carrier_unpost(cz__parcel *parcel);
 void cz__carrier_wake(void);
 double cz__mpi_seconds(void);
 
-/* As pthread_create(), with all signals blocked but for those of an error in the thread: they are the program's. */
+/* As pthread_create(), with all signals blocked but for those of an error in the thread: they are
+ * the program's. */
 int cz__plugin_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                       void *context);
 
@@ -183,8 +188,8 @@ typedef struct cz__peer {
     atomic_bool ask;
     bool hello_due, share_due, leave_told;
     atomic_bool gone; /* it left, and `why` is there */
-    uint64_t
-        told_from; /* the lowest `broken_from` that it knows of this rank, or this rank of it */
+    /* The lowest `broken_from` that it knows of this rank, or this rank of it. */
+    uint64_t told_from;
     uint64_t sent, received; /* messages to and from it: to MPI, and landed */
     bool left;
     bool receives_settled, sends_settled; /* since it left: what cannot end was ended */
@@ -267,8 +272,8 @@ void cz__endpoints_reap(void);
 int cz__endpoints_waiting(void); /* those with sends that wait for a port */
 int cz__endpoints_present(void); /* ranks of their groups that have not left */
 int cz__endpoints_untold(void);  /* those that this rank leaves and not all others know it */
-/* MPI or the process is about to end: break all groups but one, tell the others; what this rank's operations say, and
- * what the others hear. */
+/* MPI or the process is about to end: break all groups but one, tell the others; what this rank's
+ * operations say, and what the others hear. */
 void cz__endpoints_end(const cz__endpoint *but, const char *sentence, const char *why);
 /* `notify` is to be called; the list of those, which begins anew. */
 void cz__endpoint_changed(cz__endpoint *of);
@@ -290,8 +295,8 @@ struct cz__wire {
     int size;
     uint64_t name;   /* of this machine, as a number, */
     uint64_t *names; /* and of each rank's */
-    atomic_int
-        ready; /* the communicator and names are there; -1: it could not be made, and `why` */
+    /* The communicator and names are there; -1: it could not be made, and `why` */
+    atomic_int ready;
     char why[CZ_MPI_SENTENCE_BYTES];
     cz__endpoint **ports; /* 1 << port_bits of them; NULL: free */
     bool *spoilt;         /* old messages may have this port: never to be used again */
@@ -310,8 +315,8 @@ void cz__wire_free_unused(cz__wire *wire); /* if nothing uses it any more */
 /* The machine's name: of CZERO_MPI_NODE, or the host's; false: it has none. */
 bool cz__share_machine_name(char *name, size_t bytes);
 void cz__share_locate(cz__endpoint *of); /* where its ranks are; once its wire is ready */
-void cz__share_create(
-    cz__endpoint *of); /* lowest rank here: make it, tell the others when that can be */
+/* Lowest rank here: make it, tell the others when that can be. */
+void cz__share_create(cz__endpoint *of);
 /* Process, file and token, and the machine's name; false: it has none. */
 bool cz__share_describe(const cz__endpoint *of, uint64_t place[3], char *host, size_t bytes);
 void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The job where the library has initialised MPI: its beginning and its end, which are collective, and with a rank that
- * is stopped, dead or cut off would last for ever. At the end ranks tell each other that they have come, on an endpoint
- * of their own, and ask those that have not whether they are still there: carriers answer while their ranks compute, and
- * without carriers ranks that have come. MPI is finalised when all have come; otherwise the job is ended. */
+/* The job where the library has initialised MPI: its beginning and its end, which are collective,
+ * and with a rank that is stopped, dead or cut off would last for ever. At the end ranks tell each
+ * other that they have come, on an endpoint of their own, and ask those that have not whether they
+ * are still there: carriers answer while their ranks compute, and without carriers ranks that have
+ * come. MPI is finalised when all have come; otherwise the job is ended. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -113,7 +114,8 @@ cz_status cz__job_begin(double timeout)
     return CZ_OK;
 }
 
-/* On the wire of the first group of all ranks, as its sub-groups: so nobody has to agree on anything. */
+/* On the wire of the first group of all ranks, as its sub-groups: so nobody has to agree on
+ * anything. */
 void cz__job_watch_end(cz__endpoint *world)
 {
     if (!initialised_here || ending)
@@ -153,7 +155,8 @@ static void nap(void)
     nanosleep(&moment, NULL);
 }
 
-/* Ends this process and all others. Not collective; but MPI may be locked by a thread that never comes back. */
+/* Ends this process and all others. Not collective; but MPI may be locked by a thread that never
+ * comes back. */
 static void abort_job(void)
 {
     enum { EXIT_CODE = 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A transfer's way through MPI: as messages of at most CZ_MPI_PART_BYTES under one tag, which MPI keeps in
- * order; then done, or lost because the peer left, or failed. */
+/* A transfer's way through MPI: as messages of at most CZ_MPI_PART_BYTES under one tag, which MPI
+ * keeps in order; then done, or lost because the peer left, or failed. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static bool may_be_less(const cz_transfer *transfer)
            transfer->at_most;
 }
 
-/* All parts have landed, none of which was larger than its place: MPI refuses that (MPI_ERR_TRUNCATE). */
+/* All parts have landed, none of which was larger than its place: MPI refuses that
+ * (MPI_ERR_TRUNCATE). */
 static void check_all(cz__parcel *parcel)
 {
     char what[CZ_MPI_SENTENCE_BYTES];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that the ranks of a group on one machine share. The lowest of them makes it, as a file without a name that is gone
- * with the last process that has it, and tells the others where; who hears that opens it. Nobody waits: until all
- * have it, and where some rank cannot, messages carry the data. (Windows of MPI's own are made and freed by
- * collective calls that wait for all ranks: one that does not come would hold up the others for ever, and two groups
- * that end in another order on another rank would lock each other up.) */
+/* Memory that the ranks of a group on one machine share. The lowest of them makes it, as a file
+ * without a name that is gone with the last process that has it, and tells the others where; who
+ * hears that opens it. Nobody waits: until all have it, and where some rank cannot, messages carry
+ * the data. (Windows of MPI's own are made and freed by collective calls that wait for all ranks:
+ * one that does not come would hold up the others for ever, and two groups that end in another
+ * order on another rank would lock each other up.) */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,8 +19,8 @@
 
 #include "internal.h"
 
-/* Of each rank, the same on all machines: enough in small groups, not too much of all together in large ones. What
- * goes between machines needs slots of its own. */
+/* Of each rank, the same on all machines: enough in small groups, not too much of all together in
+ * large ones. What goes between machines needs slots of its own. */
 static size_t part_bytes(const cz__endpoint *of)
 {
     const size_t LARGEST = (size_t)(of->machines > 1 ? 16 : 4) << 20, TOGETHER = (size_t)128 << 20;
@@ -101,7 +102,8 @@ static uint64_t name_of(const cz__endpoint *of, int rank)
     return of->wire->names[of->peers[rank].address];
 }
 
-/* The lowest rank on the same machine: that of the one before, or one that is a lowest rank itself. */
+/* The lowest rank on the same machine: that of the one before, or one that is a lowest rank
+ * itself. */
 static int lowest_with(const cz__endpoint *of, int rank)
 {
     if (rank > 0 && name_of(of, rank - 1) == name_of(of, rank))
@@ -135,8 +137,9 @@ int cz__share_machine(void *endpoint, int rank)
 
 /* ---- made ---- */
 
-/* A file, or memory of that name, with no number of standard input, output or error: what anybody prints would land in
- * it. Where the program has closed these, they are held by descriptors that nobody can write to. */
+/* A file, or memory of that name, with no number of standard input, output or error: what anybody
+ * prints would land in it. Where the program has closed these, they are held by descriptors that
+ * nobody can write to. */
 static int open_above(const char *path, const char *name)
 {
     int held[3], count = 0;

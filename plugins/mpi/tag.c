@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's 64-bit tags as MPI tags, which have 15 bits at least and 28 or 31 in practice.
  *
- * A tag on the wire keeps the low bits of the sequence and of the descendant. It is unambiguous while all
- * transfers that are under way at a rank, per lane, have sequences within 2^sequence_bits of each other.
- * The window sees to that. That is enough also where the other side has sent already and forgotten:
- * operations post their transfers in order, so messages under one tag arrive in the order in which they
- * are received. Waiting cannot lock up, because no operation waits for a later one. */
+ * A tag on the wire keeps the low bits of the sequence and of the descendant. It is unambiguous
+ * while all transfers that are under way at a rank, per lane, have sequences within 2^sequence_bits
+ * of each other. The window sees to that. That is enough also where the other side has sent already
+ * and forgotten: operations post their transfers in order, so messages under one tag arrive in the
+ * order in which they are received. Waiting cannot lock up, because no operation waits for a later
+ * one. */
 #include <stdlib.h>
 
 #include "internal.h"

@@ -135,7 +135,8 @@ void cz__wire_free_unused(cz__wire *wire)
 {
     if (wire->endpoints > 0 || wire->listening || wire->messages > 0)
         return;
-    /* Collective, but "normally implemented to be local" (MPI-3.1, 6.4.3); and all ranks have left. */
+    /* Collective, but "normally implemented to be local" (MPI-3.1, 6.4.3); and all ranks have
+     * left. */
     if (!wire->unclean)
         MPI_Comm_free(&wire->comm);
     free_wire(wire);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Single numbers of 16 bits: to nearest, ties to even; NaN stays NaN (quiet), overflow becomes infinity. */
+/* Single numbers of 16 bits: to nearest, ties to even; NaN stays NaN (quiet), overflow becomes
+ * infinity. */
 #ifndef CZ_BASE_HALF_H
 #define CZ_BASE_HALF_H
 

@@ -29,8 +29,8 @@ typedef enum cz__option_scope {
     CZ__COMPARED_APART /* alike: the part itself says how, as of what is behind an address */
 } cz__option_scope;
 
-/* Numbers from `lowest` to `highest`; INT64_MAX: as large as there are, of real ones the finite. NaN
- * is in none. */
+/* Numbers from `lowest` to `highest`; INT64_MAX: as large as there are, of real ones the finite.
+ * NaN is in none. */
 typedef struct cz__range {
     int64_t lowest, highest;
     bool above, below; /* `lowest`, or `highest`, itself is not allowed */

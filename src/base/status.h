@@ -9,7 +9,8 @@
  * sentence. */
 cz_status cz__fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 
-#ifdef CZ_STATIC_ANALYSIS /* analysers see one file at a time, and do not know that the status comes back */
+/* Analysers see one file at a time, and do not know that the status comes back. */
+#ifdef CZ_STATIC_ANALYSIS
 #define cz__fail(status, ...) ((void)cz__fail(status, __VA_ARGS__), (status))
 #endif
 

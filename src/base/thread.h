@@ -15,9 +15,9 @@ int cz__thread_create(pthread_t *thread, const pthread_attr_t *attributes, void 
 void cz__thread_forbid(void);
 bool cz__thread_allowed(void);
 
-/* pthread_cancel() of a thread that is inside a call of the library takes effect when the call has returned: a rank
- * that ends in the middle of an operation would leave others waiting, and locks locked. As the first declaration of a
- * function that may wait:
+/* pthread_cancel() of a thread that is inside a call of the library takes effect when the call has
+ * returned: a rank that ends in the middle of an operation would leave others waiting, and locks
+ * locked. As the first declaration of a function that may wait:
  *     CZ__UNCANCELLED;
  * It holds until the function returns. */
 static inline void cz__cancel_restore(const int *before)

@@ -59,7 +59,7 @@ static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz_
     return cz__index_complete(index);
 }
 
-/* ---- what ranks have to have alike for their parts to be one checkpoint: described, to be compared ---- */
+/* ---- describing what ranks must have alike for their parts to be one checkpoint ---- */
 
 static const char *noun_of(const cz__index *index, int64_t place)
 {

@@ -386,7 +386,9 @@ cz_status cz__input_file_dict(cz__input_file *file, const json_t *json, const ch
                 : cz_state_dict_create(out);
 }
 
-/* ---- a file that another rank has: dictionaries are made without elements, which are filled in as they come ---- */
+/* ---- a file that another rank has ----
+ *
+ * Dictionaries are made without elements, which are filled in as they come. */
 
 void cz__input_file_come(const cz__input_file *file, uint64_t offset, const char *bytes,
                          size_t count)

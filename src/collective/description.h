@@ -46,9 +46,9 @@ typedef struct cz__description {
     const char *advice;       /* what to do if that differs; NULL: it is plain */
     int rank, root;           /* who compares with whom, global */
     const char *part;         /* who speaks: "zero" */
-    cz_status
-        status; /* CZ_ERR_MEMORY, or CZ_ERR_MISMATCH after the first difference; the thread has
-                         the sentence, and further fields are ignored */
+    /* CZ_ERR_MEMORY, or CZ_ERR_MISMATCH after the first difference; the thread has the sentence,
+     * and further fields are ignored. */
+    cz_status status;
 } cz__description;
 
 void cz__describe(cz__description *description, const cz__subject *subject, cz__field_kind kind,

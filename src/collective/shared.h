@@ -26,8 +26,8 @@ bool cz__shared_by(const cz_group *group, const void *address, size_t bytes);
 typedef struct cz__shared_file {
     uint64_t id;   /* of the block, not 0: no other one has it */
     int64_t owner; /* the process that made it */
-    int64_t
-        number; /* of the file there; -1: there is none, ranks of that process have the block's address */
+    /* Of the file there; -1: there is none, ranks of that process have the block's address. */
+    int64_t number;
     char host[64];
 } cz__shared_file;
 
@@ -35,8 +35,8 @@ typedef struct cz__shared_file {
 cz_status cz__shared_file_create(cz__shared_file *file, size_t bytes, void **data);
 /* CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. */
 cz_status cz__shared_file_open(const cz__shared_file *file, size_t bytes, void **data);
-void cz__shared_file_close(
-    cz__shared_file *file); /* nobody opens it any more; what is mapped stays */
+/* Nobody opens it any more; what is mapped stays. */
+void cz__shared_file_close(cz__shared_file *file);
 void cz__shared_file_unmap(void *data, size_t bytes);
 
 /* A number that no other block has, on any machine. */

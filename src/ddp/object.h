@@ -16,7 +16,8 @@
 /* What a pass is doing. */
 enum {
     CZ__PASS_NONE,
-    CZ__PASS_BEGUN, /* values of the last one may still be on their way: the first mark waits for them */
+    /* Values of the last one may still be on their way: the first mark waits for them. */
+    CZ__PASS_BEGUN,
     CZ__PASS_OPEN
 };
 
@@ -177,8 +178,8 @@ bool cz__ddp_blames_hook(void);
 /* All that marks look at: which gradients take part and where they are; then the buckets, once
  * nothing of the last pass is on its way. */
 void cz__ddp_take_gradients(cz_ddp *ddp);
-/* The same of a part that does not synchronise. Then, at its end: was each parameter marked as often
- * as it has to be? CZ_ERR_STATE. And was it? */
+/* The same of a part that does not synchronise. Then, at its end: was each parameter marked as
+ * often as it has to be? CZ_ERR_STATE. And was it? */
 void cz__ddp_open_part(cz_ddp *ddp);
 cz_status cz__ddp_check_part(cz_ddp *ddp);
 bool cz__ddp_was_used(const cz_ddp *ddp, int64_t param);

@@ -34,8 +34,8 @@ enum cz__adam_flag {
     CZ__ADAM_DECAYS = 4   /* Adam only: weight_decay is not 0 */
 };
 
-/* In the following, SIGN is -1 to maximize, else 1; DECAY is weight_decay, and the flag DECAYS says that
- * it is not 0; LERP is as in Adam. */
+/* In the following, SIGN is -1 to maximize, else 1; DECAY is weight_decay, and the flag DECAYS says
+ * that it is not 0; LERP is as in Adam. */
 
 enum cz__adamax_coefficient {
     CZ__ADAMAX_RATE, /* -lr / (1 - b1^t) */
@@ -85,7 +85,8 @@ enum cz__rprop_coefficient {
     CZ__RPROP_MAXIMUM
 };
 
-/* NAdam and RAdam, t the step. A decoupled decay is 1 - lr weight_decay, a factor of the parameter. */
+/* NAdam and RAdam, t the step. A decoupled decay is 1 - lr weight_decay, a factor of the
+ * parameter. */
 enum cz__nadam_coefficient {
     CZ__NADAM_SIGN,
     CZ__NADAM_KEEP1, /* b1 */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Engines: each is a way to take an operation through one of its two stages. In the first the ranks
  * meet, so that all know whether they agree (a tree of messages; boxes in a window; memory of one
- * process). In the
- * second the data move (messages, memory of one process, a shared segment, the backend's own
- * collectives). group/driver.c drives whichever engine takes an operation, and names none; the list is
- * in list.c. */
+ * process). In the second the data move (messages, memory of one process, a shared segment, the
+ * backend's own collectives). group/driver.c drives whichever engine takes an operation, and names
+ * none; the list is in list.c. */
 #ifndef CZ_ENGINE_ENGINE_H
 #define CZ_ENGINE_ENGINE_H
 

@@ -47,8 +47,8 @@ void cz__engines_learn(const cz_work *work)
     }
 }
 
-/* Verdicts may come out of order: what the first operation is that is met for the new way is certain
- * once all before the one that said so are known. */
+/* Verdicts may come out of order: what the first operation is that is met for the new way is
+ * certain once all before the one that said so are known. */
 static bool is_known(const cz_work *work)
 {
     const cz__meetings *meetings = &work->group->meetings;

@@ -20,8 +20,8 @@ typedef struct cz__ranks {
 } cz__ranks;
 
 cz_status cz__rendezvous_set_create(cz__rendezvous_set **out, int size, const cz__ranks *ranks);
-void cz__rendezvous_set_destroy(
-    cz__rendezvous_set **set); /* accepts NULL and *NULL; nobody is in one */
+/* Accepts NULL and *NULL; nobody is in one. */
+void cz__rendezvous_set_destroy(cz__rendezvous_set **set);
 
 size_t cz__rendezvous_bytes(int size);
 /* One more in stock: every work that is made comes with one, and takes one away when it is freed.

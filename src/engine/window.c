@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A group's window: made, laid out, waited at; and who uses which lane of it. Every rank says in the
- * header whether it reaches the others' parts; if all do, rank 0 chooses a lane and the verdict
+/* A group's window: made, laid out, waited at; and who uses which lane of it. Every rank says in
+ * the header whether it reaches the others' parts; if all do, rank 0 chooses a lane and the verdict
  * tells it. Where none is free, or some rank reaches not all, data go by messages. */
 #include <math.h>
 #include <sched.h>

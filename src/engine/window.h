@@ -139,8 +139,8 @@ bool cz__window_is_there(cz_group *group);
 void cz__window_forget(cz_group *group);
 /* Rank 0: a lane and its use, or 0. */
 uint64_t cz__window_grant(cz_work *work);
-/* Of which region a rank goes through stream `rank` as it opens rounds. Of what one rank has for all
- * it goes through every stream, so that all have as many rounds. */
+/* Of which region a rank goes through stream `rank` as it opens rounds. Of what one rank has for
+ * all it goes through every stream, so that all have as many rounds. */
 const cz__region *cz__window_opened(const cz_work *work, int rank);
 /* With the verdict's lane. */
 void cz__window_begin(cz_work *work);

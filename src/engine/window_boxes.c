@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks of one machine meet through their window, with no message: each posts its header in a box of
- * its part; rank 0 takes them all in, and posts what it makes of them in its own. A box is an
+/* Ranks of one machine meet through their window, with no message: each posts its header in a box
+ * of its part; rank 0 takes them all in, and posts what it makes of them in its own. A box is an
  * operation's, found by its sequence, and the next operation's there once all ranks have read what
  * they want of it.
  *
- * Small data are in the box with the header, so that all are there with the verdict: every rank adds
- * up what it wants itself, and copies what others have for all. In a step each owner updates its
- * elements and puts what becomes of them into its box: one more look, and that is all. */
+ * Small data are in the box with the header, so that all are there with the verdict: every rank
+ * adds up what it wants itself, and copies what others have for all. In a step each owner updates
+ * its elements and puts what becomes of them into its box: one more look, and that is all. */
 #include "base/status.h"
 #include "engine/small_data.h"
 #include "engine/window.h"

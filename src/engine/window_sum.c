@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of which parts were made on other machines. A leader adds up each subtree of its machine;
  * the owner takes that sum in the place of the subtree's first rank and leaves the places of the
- * others empty, so the tree gives the bits that it gives where all ranks are at hand. Sums of 16-bit
- * types stay f32 until the end. */
+ * others empty, so the tree gives the bits that it gives where all ranks are at hand. Sums of
+ * 16-bit types stay f32 until the end. */
 #include <string.h>
 
 #include "base/status.h"

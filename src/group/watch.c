@@ -38,8 +38,8 @@ static void list_ranks(const cz_work *work, bool (*is_one)(const cz_work *, int)
     snprintf(text, bytes, "rank%s %s", *count == 1 ? "" : "s", numbers);
 }
 
-/* Who has not begun this operation; if all have: whom it waits for. A verdict that got through since it
- * was sent makes nobody late. */
+/* Who has not begun this operation; if all have: whom it waits for. A verdict that got through
+ * since it was sent makes nobody late. */
 static void name_late(cz_work *work, char *text, size_t bytes)
 {
     int count;

@@ -47,7 +47,9 @@ uint32_t cz__mersenne_below_1e9(cz__mersenne *m)
     return number;
 }
 
-/* ---- normal numbers, in pairs: sqrt(-2 ln u) times cosine and sine of 2 pi v (Box and Muller 1958) ---- */
+/* ---- normal numbers ----
+ *
+ * In pairs: sqrt(-2 ln u) times cosine and sine of 2 pi v (Box and Muller 1958). */
 
 static double uniform_53(cz__mersenne *m)
 {

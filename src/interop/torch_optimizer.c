@@ -22,16 +22,19 @@ static cz_status files_fault(const reading *r, cz_status status)
 
 /* ---- the rule: Adam or AdamW ---- */
 
-/* Adam or AdamW? Versions of torch before 2.7 do not write it, but the two give the keys of their groups in different
- * orders, and a group keeps its order through state_dict() and load_state_dict():
+/* Adam or AdamW? Versions of torch before 2.7 do not write it, but the two give the keys of their
+ * groups in different orders, and a group keeps its order through state_dict() and
+ * load_state_dict():
  *
  *     AdamW from 1.12 on   … amsgrad, foreach, maximize, capturable …
- *     Adam from 1.12 on    … amsgrad, maximize, foreach, capturable, differentiable (1.13), fused (1.13) …
+ *     Adam from 1.12 on    … amsgrad, maximize, foreach, capturable …
+ *     Adam in 1.13         … and then: differentiable, fused …
  *
- * Keys that are missing in an older file are added by a load, by either in the order of Adam. So that order alone says
- * nothing; but it is Adam's where `fused` is a truth value, False being Adam's default in 1.13: a load adds None, and
- * AdamW had no `fused` in 1.13. Keys that the program gave for a group come first, which tears the rows apart. An
- * optimizer that was given the state of the other kind keeps that one's order: it is taken for the other. */
+ * Keys that are missing in an older file are added by a load, by either in the order of Adam. So
+ * that order alone says nothing; but it is Adam's where `fused` is a truth value, False being
+ * Adam's default in 1.13: a load adds None, and AdamW had no `fused` in 1.13. Keys that the program
+ * gave for a group come first, which tears the rows apart. An optimizer that was given the state of
+ * the other kind keeps that one's order: it is taken for the other. */
 static const char *const row_of_adamw[] = {"amsgrad", "foreach", "maximize", "capturable", NULL};
 static const char *const row_of_adam[] = {"amsgrad",        "maximize", "foreach", "capturable",
                                           "differentiable", "fused",    NULL};

@@ -48,7 +48,8 @@ typedef enum cz__pickle_kind {
     CZ__PICKLE_INTEGER,
     CZ__PICKLE_REAL,
     CZ__PICKLE_TEXT,
-    CZ__PICKLE_BYTES, /* `bytes`, `length` of them; those of a text with zeros in it may be no UTF-8 */
+    /* `bytes`, `length` of them; those of a text with zeros in it may be no UTF-8 */
+    CZ__PICKLE_BYTES,
     CZ__PICKLE_LIST,
     CZ__PICKLE_TUPLE,
     CZ__PICKLE_DICT, /* `items`: key, value, key, value, … */
@@ -122,7 +123,9 @@ const char *cz__pickle_kind_name(cz__pickle_kind kind); /* "a list" */
  * none. Names from the file are shown as they may be. False: no memory. */
 bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list);
 
-/* ---- writing: opcodes of protocol 2, appended to a text; whether there was memory is known at the end ---- */
+/* ---- writing ----
+ *
+ * Opcodes of protocol 2, appended to a text; whether there was memory is known at the end. */
 
 typedef struct cz__pickling {
     cz__text out;

@@ -85,8 +85,8 @@ int cz__output_write(cz__output *output, const char *block, size_t count)
             output->written = begin + done;
         }
     }
-    if (!output
-             ->direct) /* from now on, not when memory is full of it; the result is fsync's to tell */
+    /* From now on, not when memory is full of it; the result is fsync's to tell. */
+    if (!output->direct)
         (void)sync_file_range(output->file, (off_t)begin, (off_t)count, SYNC_FILE_RANGE_WRITE);
     return 0;
 }

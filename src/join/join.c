@@ -34,7 +34,8 @@ struct cz_join {
     cz__object *objects;    /* owned: of the library's own joinables; of others zeroed */
     int count, entered;     /* the first so many have entered */
     word *words;            /* owned: of each rank */
-    /* Of the last exchange: how many were active, the highest of them, what they are about to do. */
+    /* Of the last exchange: how many were active, the highest of them, what they are about to
+     * do. */
     int active, source, next;
     int64_t shadows;
     int held; /* calls under way here that others are shadowing */

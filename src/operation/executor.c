@@ -27,8 +27,8 @@ struct cz__executor {
     pthread_cond_t for_thread;  /* the same, for the executor's own thread */
     pthread_cond_t for_seizer;  /* there is no driver any more */
     pthread_t thread;
-    atomic_ullong
-        events; /* counts what happened outside; a driver sleeps only if it has seen all */
+    /* Counts what happened outside; a driver sleeps only if it has seen all. */
+    atomic_ullong events;
     int waiters;
     int users, holders; /* groups that have not left, that have not been freed */
     double poll_seconds;

@@ -24,9 +24,9 @@ void cz__pool_destroy(cz__pool **pool); /* nothing is in flight; accepts NULL an
 size_t cz__pool_plan(int size, size_t segment_bytes, size_t longest, int most);
 size_t cz__pool_bytes(const cz__pool *pool);
 
-/* What a rank gives to a sum in the place of one value, where the leaves of the tree of sums are more
- * than the ranks: a partial sum of each of its blocks of leaves. An average divides by the number of
- * leaves. */
+/* What a rank gives to a sum in the place of one value, where the leaves of the tree of sums are
+ * more than the ranks: a partial sum of each of its blocks of leaves. An average divides by the
+ * number of leaves. */
 typedef struct cz__terms {
     cz__leaves leaves; /* the same on all ranks */
     /* data[t][p]: of term t of this rank, the address of element 0 of parameter p; NULL: zeros. */

@@ -299,10 +299,10 @@ void cz__header_merge(cz__header *mine, const cz__header *other, uint64_t sequen
 void cz__header_copy(cz__header *to, const cz__header *from);
 /* The i-th rank whose header comes to this one in the tree, or -1. */
 int cz__header_child(const cz_group *group, int i);
-int cz__header_parent(
-    const cz_group *group); /* and the rank that this one's goes to; not of rank 0 */
-unsigned cz__header_messages(
-    const cz_group *group); /* that this rank sends so: one up, one to each child */
+/* The rank that this one's header goes to in the tree; not of rank 0. */
+int cz__header_parent(const cz_group *group);
+/* How many headers this rank sends so: one up, one to each child. */
+unsigned cz__header_messages(const cz_group *group);
 
 /* broken.c */
 /* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what

@@ -8,8 +8,8 @@
 enum { CZ__RECORDS = 64, CZ__RECORD_LABEL_BYTES = 48 };
 
 typedef struct cz__record {
-    uint64_t
-        number; /* counts the operations of this rank in the group, from 1; 0: an empty place */
+    /* Counts the operations of this rank in the group, from 1; 0: an empty place. */
+    uint64_t number;
     uint64_t sequence;
     uint32_t child;
     int lane;

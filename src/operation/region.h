@@ -69,10 +69,12 @@ bool cz__run_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz
 /* Where they are in a region, as part of that stream of it; NULL: zeros. */
 char *cz__run_address(const cz__region *region, int stream, const cz__run *run);
 
-/* ---- terms: what a rank gives to the sums of a stream; one value, unless the region has some ---- */
+/* ---- terms ----
+ *
+ * What a rank gives to the sums of a stream: one value, unless the region has terms. */
 
-/* Has it any? How many a rank gives; into how many sources those of all ranks go, and which of these
- * one of a rank's terms is. The other sources are NULL. */
+/* Has it any? How many a rank gives; into how many sources those of all ranks go, and which of
+ * these one of a rank's terms is. The other sources are NULL. */
 bool cz__region_has_terms(const cz__region *region);
 int cz__region_terms(const cz__region *region, int rank);
 int cz__region_source_count(const cz__region *region);

@@ -191,7 +191,9 @@ uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *grad
  * and trainable. */
 void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
 
-/* ---- save.c, load.c: state dictionaries, in steps that the sharded optimizer can put its own between ---- */
+/* ---- save.c, load.c: state dictionaries ----
+ *
+ * In steps that the sharded optimizer can put its own between. */
 
 /* Everything but the elements of slots that have been used: those tensors are zeroed. */
 cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
@@ -221,7 +223,7 @@ uint64_t cz__load_fingerprint(const cz__load *load);
 void cz__load_commit(cz__load *load);
 void cz__load_destroy(cz__load **load);
 
-/* ---- groups.c: what optimizers of several ranks have in common, as fields of a description ---- */
+/* ---- groups.c: what optimizers of several ranks have in common, as a description ---- */
 
 /* Its name, and what decides which state there is and how it travels; its functions cannot be
  * compared. */

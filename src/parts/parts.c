@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts: a rank adds up the gradients of its parts as a binary counter does. A partial sum waits
- * until another one stands for as many parts; then they become one. Parts are dealt out so that each
- * of these sums is one of the tree over all parts (base/leaves.h). What is left after the last part
- * is given to the owners, who put each sum in its place of that tree. */
+ * until another one stands for as many parts; then they become one. Parts are dealt out so that
+ * each of these sums is one of the tree over all parts (base/leaves.h). What is left after the last
+ * part is given to the owners, who put each sum in its place of that tree. */
 #include "parts/parts.h"
 
 #include <inttypes.h>
@@ -538,8 +538,8 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, do
 
 /* ---- adding up ---- */
 
-/* How many waiting sums the present part completes: as many as its number here, in binary, ends with
- * ones. */
+/* How many waiting sums the present part completes: as many as its number here, in binary, ends
+ * with ones. */
 static int completed(const cz_parts *parts)
 {
     int count = 0;

@@ -62,8 +62,8 @@ bool cz__parts_has(const cz_parts *parts, int64_t param);
 /* Is the last part's gradient where it was when it was added, now that gradients are there? And in
  * checked mode: as it was? CZ_ERR_STATE. */
 cz_status cz__parts_check_last(const cz_parts *parts, int64_t param, const void *gradient);
-/* What it gives to reductions; NULL (also for NULL parts): each rank has one part, and gives the next: its gradients as
- * they were added; NULL of a parameter: none, or they do not count. */
+/* What it gives to reductions; NULL (also for NULL parts): each rank has one part, and gives the
+ * next: its gradients as they were added; NULL of a parameter: none, or they do not count. */
 const cz__terms *cz__parts_terms(const cz_parts *parts);
 void *const *cz__parts_single(const cz_parts *parts);
 /* Are all weights 0? Equal on all ranks. */

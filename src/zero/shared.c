@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Values in memory that all ranks see as one. They are found by their addresses; ranks then compare where each is.
+/* Values in memory that all ranks see as one. They are found by their addresses; ranks then compare
+ * where each is.
  *
  * Why nobody writes what another rank may still read:
- * - An owner writes after all ranks have come to the step (zero/step.c agrees first), so after their backward passes;
- *   with CZ_OVERLAP_STEP that is at the end of the pass, where all have marked everything.
- * - With CZ_OVERLAP_INTERLEAVED it writes what a bucket has when that bucket is reduced, for which every rank has given
- *   its part, so after all have marked these parameters as often as they use them.
- * - Every step ends, and with overlap_gather every cz_zero_wait_param(), with a gather that moves nothing and is over when
- *   all owners have come to it, so after they have written; the next write is then a step away. */
+ * - An owner writes after all ranks have come to the step (zero/step.c agrees first), so after
+ *   their backward passes; with CZ_OVERLAP_STEP that is at the end of the pass, where all have
+ *   marked everything.
+ * - With CZ_OVERLAP_INTERLEAVED it writes what a bucket has when that bucket is reduced, for which
+ *   every rank has given its part, so after all have marked these parameters as often as they use
+ *   them.
+ * - Every step ends, and with overlap_gather every cz_zero_wait_param(), with a gather that moves
+ *   nothing and is over when all owners have come to it, so after they have written; the next write
+ *   is then a step away. */
 #include <inttypes.h>
 
 #include "base/memory.h"

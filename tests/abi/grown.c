@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A program as a user's: grown.sh compiles it with structs that are shorter and longer than the library's. Whatever it
- * has the library fill is followed by bytes that must stay as they are. */
+/* A program as a user's: grown.sh compiles it with structs that are shorter and longer than the
+ * library's. Whatever it has the library fill is followed by bytes that must stay as they are. */
 #include <czero/backend.h>
 #include <czero/czero.h>
 

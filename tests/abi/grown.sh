@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/abi/grown.sh ROOT CC LIBRARY: a program works with a library whose structs are longer than those that it was
-# compiled with, or shorter; and structs.txt says of every public struct whether it may grow.
+# tests/abi/grown.sh ROOT CC LIBRARY: a program works with a library whose structs are longer than
+# those that it was compiled with, or shorter; and structs.txt says of every public struct whether
+# it may grow.
 set -eu
 export LC_ALL=C
 root=$1 cc=$2 library=$3
@@ -10,7 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
 
-# ---- every struct is listed, and those that grow begin with their size (or with an ABI and their size) ----
+# ---- every struct is listed, and those that grow begin with their size (or with an ABI and their
+# size) ----
 
 # shellcheck disable=SC2016
 awk '
@@ -41,7 +43,8 @@ fi
 
 # ---- the program with three sets of headers ----
 
-# headers older|newer: in older ones structs end before the field in the list, in newer ones they have two more.
+# headers older|newer: in older ones structs end before the field in the list, in newer ones they
+# have two more.
 headers() {
     mkdir -p "$work/$1/czero"
     for header in "$root"/include/czero/*.h; do

@@ -60,7 +60,8 @@ static inline double add(cz_dtype type, double a, double b)
     return type == CZ_F64 ? a + b : (double)((float)a + (float)b);
 }
 
-/* The sum of ranks first … first + count - 1: the left part is the largest power of two below the count. */
+/* The sum of ranks first … first + count - 1: the left part is the largest power of two below the
+ * count. */
 static inline double tree_sum(const replica *all, int first, int count, int p, int64_t i)
 {
     int left = 1;

@@ -120,7 +120,8 @@ TEST(periodic)
             }
 }
 
-/* The warm-up is counted alike: a level's first turn is right after it, whatever divides its length. */
+/* The warm-up is counted alike: a level's first turn is right after it, whatever divides its
+ * length. */
 TEST(hierarchical)
 {
     static const struct {

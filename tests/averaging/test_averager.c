@@ -25,7 +25,8 @@ static subject *make(void)
 
 /* ---- making one ---- */
 
-/* What a rank of several asks for; the others ask for 2 ranks after each step and 4 after every second, without a warm-up. */
+/* What a rank of several asks for; the others ask for 2 ranks after each step and 4 after every
+ * second, without a warm-up. */
 typedef struct request {
     cz_averager_level levels[2];
     int64_t count, warmup;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Post-local SGD against the same in one process: an optimizer per rank, and their mean. Saved and loaded in the
- * middle, with schedulers that go on. */
+/* Post-local SGD against the same in one process: an optimizer per rank, and their mean. Saved and
+ * loaded in the middle, with schedulers that go on. */
 #include <string.h>
 
 #include "czero/averaging.h"
@@ -96,7 +96,8 @@ static cz_status trainer_create(trainer *t, cz_group *group, int64_t period, int
     return cz_post_local_optim_create(&t->post, t->local.optim, t->averager);
 }
 
-/* All state goes to a trainer that is made anew, or, `in_place`, back into the same one later on. */
+/* All state goes to a trainer that is made anew, or, `in_place`, back into the same one later
+ * on. */
 static cz_status move(trainer *t, cz_group *group, int64_t period, int64_t warmup, bool in_place)
 {
     cz_state_dict *dict = NULL, *sched = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies past the caches: every alignment and size around a line, and large ones; nothing beyond them changes. */
+/* Copies past the caches: every alignment and size around a line, and large ones; nothing beyond
+ * them changes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Element types, and the 16-bit floats against their definition: of all 65536 numbers the nearest, of
- * two the even one. */
+/* Element types, and the 16-bit floats against their definition: of all 65536 numbers the nearest,
+ * of two the even one. */
 #include "support/cz_test.h"
 #include "base/half.h"
 

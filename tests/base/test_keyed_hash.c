@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The keyed hash: the values of its paper, and that names which collide under one key do not under another. */
+/* The keyed hash: the values of its paper, and that names which collide under one key do not under
+ * another. */
 #include "base/fingerprint.h"
 #include "support/cz_test.h"
 

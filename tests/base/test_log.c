@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The log: levels, the program's sink, whole lines on stderr. CZERO_LOG is read once in a process, so
- * each of its words is tried in a process of its own. */
+/* The log: levels, the program's sink, whole lines on stderr. CZERO_LOG is read once in a process,
+ * so each of its words is tried in a process of its own. */
 #include "support/cz_test.h"
 
 #include "base/log.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Host memory: zeroed, aligned, counted per kind, and from the program's allocator if it has one. */
+/* Host memory: zeroed, aligned, counted per kind, and from the program's allocator if it has
+ * one. */
 #include "support/cz_test.h"
 
 #include "base/memory.h"

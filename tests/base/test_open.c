@@ -40,7 +40,8 @@ static int open_all(int files[OPENED])
     return 0;
 }
 
-/* The first that is wrong, from 1 on; 0: none. `closed`: bits of the numbers that are closed before. */
+/* The first that is wrong, from 1 on; 0: none. `closed`: bits of the numbers that are closed
+ * before. */
 static int find_wrong(int closed)
 {
     int files[OPENED];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers as text: the same in every locale and floating-point environment of the program, and read back exactly. */
+/* Numbers as text: the same in every locale and floating-point environment of the program, and read
+ * back exactly. */
 #include "base/plain_text.h"
 #include "base/status.h"
 

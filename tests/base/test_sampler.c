@@ -176,7 +176,8 @@ static cz_sampler_info info_of(const cz_sampler *sampler)
     return info;
 }
 
-/* What all ranks get in `steps` batches, in rank order, appended to `out`; all end at one position. */
+/* What all ranks get in `steps` batches, in rank order, appended to `out`; all end at one
+ * position. */
 static int64_t deal(int64_t sample_count, int64_t global_batch, int world_size, int64_t position,
                     int steps, int64_t *out)
 {

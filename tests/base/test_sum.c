@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Exact sums against a second way of adding without loss, in any order, cut in any way, with the numbers that
- * rounding gets wrong: ties, cancellation, the ends of the range, infinities and NaN. */
+/* Exact sums against a second way of adding without loss, in any order, cut in any way, with the
+ * numbers that rounding gets wrong: ties, cancellation, the ends of the range, infinities and
+ * NaN. */
 #include "czero/sum.h"
 #include "support/cz_test.h"
 #include "base/sum.h"
@@ -27,8 +28,8 @@ static double any_term(int range)
     return ldexp(number() & 1 ? mantissa : -mantissa, exponent);
 }
 
-/* Shewchuk: partial sums that do not overlap, each addition split into sum and error. The sum must stay
- * below the largest double. */
+/* Shewchuk: partial sums that do not overlap, each addition split into sum and error. The sum must
+ * stay below the largest double. */
 static double second_way(int count, const double *terms)
 {
     static double partials[MOST + 1];

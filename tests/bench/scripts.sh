@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/bench/scripts.sh SOURCE PROGRAMS: the benchmarks run and leave results, and two files of results are compared.
-# Figures are no matter here.
+# tests/bench/scripts.sh SOURCE PROGRAMS: the benchmarks run and leave results, and two files of
+# results are compared. Figures are no matter here.
 set -eu
 source=$1
 programs=$2

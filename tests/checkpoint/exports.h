@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A training whose exports tests compare byte by byte: parameters of all shapes, an empty and a frozen one, buffers of
- * several types, Adam, on any number of ranks with any partition and buckets, or unsharded. */
+/* A training whose exports tests compare byte by byte: parameters of all shapes, an empty and a
+ * frozen one, buffers of several types, Adam, on any number of ranks with any partition and
+ * buckets, or unsharded. */
 #ifndef CZ_TEST_EXPORTS_H
 #define CZ_TEST_EXPORTS_H
 

@@ -19,7 +19,8 @@ static inline void make_folder_in(char folder[FOLDER_BYTES], const char *where)
     assert_non_null(mkdtemp(folder));
 }
 
-/* For tests of hundreds of saves, which would wait for a medium most of the time: in memory where that can be. */
+/* For tests of hundreds of saves, which would wait for a medium most of the time: in memory where
+ * that can be. */
 static inline void make_quick_folder(char folder[FOLDER_BYTES])
 {
     make_folder_in(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : CZ_TEST_BINARY_DIR);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations of jansson that fail, beside those of the library (cz_test.h): jansson has an allocator of
- * its own, which belongs to the program, here the test. */
+/* Allocations of jansson that fail, beside those of the library (cz_test.h): jansson has an
+ * allocator of its own, which belongs to the program, here the test. */
 #ifndef CZ_TESTS_CHECKPOINT_JSON_MEMORY_H
 #define CZ_TESTS_CHECKPOINT_JSON_MEMORY_H
 

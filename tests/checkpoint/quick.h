@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A test's folder in memory, where that can be: for tests of many saves, whose log is not of interest. */
+/* A test's folder in memory, where that can be: for tests of many saves, whose log is not of
+ * interest. */
 #ifndef CZ_TEST_QUICK_H
 #define CZ_TEST_QUICK_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What tests of saves share: the folder, what is in it, and files that the system does not write. */
+/* What tests of saves share: the folder, what is in it, and files that the system does not
+ * write. */
 #ifndef CZ_TEST_SAVES_H
 #define CZ_TEST_SAVES_H
 

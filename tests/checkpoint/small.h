@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A small training whose checkpoints tests break: three parameters, a buffer, Adam, dictionaries with tensors. All that
- * a load could change can be compared with what it was. */
+/* A small training whose checkpoints tests break: three parameters, a buffer, Adam, dictionaries
+ * with tensors. All that a load could change can be compared with what it was. */
 #ifndef CZ_TEST_SMALL_H
 #define CZ_TEST_SMALL_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What tests of failing writers share: a folder of their own, and what has to hold after each failure. */
+/* What tests of failing writers share: a folder of their own, and what has to hold after each
+ * failure. */
 #ifndef CZ_TEST_STREAM_FILES_H
 #define CZ_TEST_STREAM_FILES_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks whose checkpoints would not be one: refused when they are made, and at each save, before anything is written or
- * taken away, with one sentence on all ranks. And what a save writes badly costs no older generation. */
+/* Ranks whose checkpoints would not be one: refused when they are made, and at each save, before
+ * anything is written or taken away, with one sentence on all ranks. And what a save writes badly
+ * costs no older generation. */
 #include "checkpoint/saves.h"
 
 enum { MOST = 5, SENTENCE = 512 };

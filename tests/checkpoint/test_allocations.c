@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations fail in turn, the library's and those of JSON, in saves and loads: CZ_ERR_MEMORY on all ranks, nothing
- * published, nothing changed, nothing taken for damage or for missing; the next call works. Here every seventh one, other
- * ones for each kind of call; in the nightly test every one. */
+/* Allocations fail in turn, the library's and those of JSON, in saves and loads: CZ_ERR_MEMORY on
+ * all ranks, nothing published, nothing changed, nothing taken for damage or for missing; the next
+ * call works. Here every seventh one, other ones for each kind of call; in the nightly test every
+ * one. */
 #include <dirent.h>
 
 #include "checkpoint/small.h"
@@ -112,8 +113,8 @@ static cz_status check_outcome(small *s, trial *t, cz_status status, const char 
                                int before)
 {
     const bool saves = t->call == SAVE || t->call == SAVE_LATER;
-    /* jansson cuts texts off that it reads where it has no memory for all of them, and does not say so; a save reads
-     * what it has written */
+    /* jansson cuts texts off that it reads where it has no memory for all of them, and does not say
+     * so; a save reads what it has written */
     const bool cut_off = t->json && status == CZ_ERR_FORMAT;
     if (status != CZ_OK && status != CZ_ERR_MEMORY && !cut_off)
         return cz_fail(CZ_ERR_STATE, "%s: %.200s", cz_status_name(status), sentence);

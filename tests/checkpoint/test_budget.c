@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files whose numbers or nesting ask for far more memory than they have bytes: each is refused before it has it, with a
- * sentence that says the limit and how to lift it. */
+/* Files whose numbers or nesting ask for far more memory than they have bytes: each is refused
+ * before it has it, with a sentence that says the limit and how to lift it. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

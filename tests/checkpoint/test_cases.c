@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Checkpoints in unlucky moments, and folders of machines. Resumed trainings are in test_cases_saved.c, what is sent and held in test_cases_bytes.c;
- * consolidation in memory is under tests/zero/. */
+/* Checkpoints in unlucky moments, and folders of machines. Resumed trainings are in
+ * test_cases_saved.c, what is sent and held in test_cases_bytes.c; consolidation in memory is under
+ * tests/zero/. */
 #include "checkpoint/saves.h"
 
 #include <signal.h>
@@ -178,7 +179,8 @@ TEST(a_rank_killed_in_a_save_leaves_the_generation_before)
     assert_ranks_ok(2, loads_something, NULL);
 }
 
-/* Killed when half of a part is on the medium: the generation before is loaded, and it is said why. */
+/* Killed when half of a part is on the medium: the generation before is loaded, and it is said
+ * why. */
 static ssize_t write_half_and_die(int file, const void *data, size_t count, off_t offset)
 {
     if (!is_victim(file))

@@ -218,7 +218,8 @@ static ssize_t count_read(int file, void *data, size_t count, off_t offset)
     return pread(file, data, count, offset);
 }
 
-/* Each byte is read to be verified, by one rank, whole parts at a time, and to be used, by the rank that owns it here. */
+/* Each byte is read to be verified, by one rank, whole parts at a time, and to be used, by the rank
+ * that owns it here. */
 static cz_status read_share(subject *s, cz_group *group, void *context)
 {
     const int ranks = cz_group_size(group), saved = *(const int *)context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Trainings that go on from a checkpoint with other ranks, cuts, segments and buckets. Other orders of parameters are in
- * test_differences.c. */
+/* Trainings that go on from a checkpoint with other ranks, cuts, segments and buckets. Other orders
+ * of parameters are in test_differences.c. */
 #include "checkpoint/by_checkpoint.h"
 #include "checkpoint/exports.h"
 #include "checkpoint/quick.h"

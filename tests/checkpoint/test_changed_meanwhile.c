@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that change between the reading that verifies them and the one that takes their elements: the load fails, and says
- * that what is here is undefined; the next load of a file that is well is as good as ever. */
+/* Files that change between the reading that verifies them and the one that takes their elements:
+ * the load fails, and says that what is here is undefined; the next load of a file that is well is
+ * as good as ever. */
 #include <fcntl.h>
 
 #include "checkpoint/saves.h"

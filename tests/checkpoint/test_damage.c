@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are not what was saved. Whatever happened to them, all ranks get an error that names the file (and the
- * tensor that was hit), nothing here has changed, and the group and the other generations are as usable as before. */
+/* Files that are not what was saved. Whatever happened to them, all ranks get an error that names
+ * the file (and the tensor that was hit), nothing here has changed, and the group and the other
+ * generations are as usable as before. */
 #include "checkpoint/damaged_files.h"
 
 enum { OLD = 5, NEW = 6, SEED = 50 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves, loads and exports of a program that has closed standard input, output and error, and prints all the same. */
+/* Saves, loads and exports of a program that has closed standard input, output and error, and
+ * prints all the same. */
 #include <pthread.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* State dictionaries as JSON: every value comes back with its bits, in its place; what is no dictionary is
- * refused with its path. */
+/* State dictionaries as JSON: every value comes back with its bits, in its place; what is no
+ * dictionary is refused with its path. */
 #include "checkpoint/json_memory.h"
 #include "state/sample.h"
 

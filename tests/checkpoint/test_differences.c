@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is loaded differs from what is here: optimizer or none, types, parameters, their order and groups. */
+/* What is loaded differs from what is here: optimizer or none, types, parameters, their order and
+ * groups. */
 #include <math.h>
 
 #include "checkpoint/quick.h"
@@ -49,7 +50,8 @@ static cz_status add(any *a, int k)
     return cz_model_add(a->model, s->name, a->values[k], a->grads[k], s->dtype, 1, &s->count);
 }
 
-/* `groups`: "01" puts the first parameter into group 0 and the second into group 1; NULL: one group. */
+/* `groups`: "01" puts the first parameter into group 0 and the second into group 1; NULL: one
+ * group. */
 static cz_status make_optimizer(any *a, cz_group *group, optimizer kind, const char *groups)
 {
     int64_t members[2][MOST], counts[2] = {0};

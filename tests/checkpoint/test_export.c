@@ -93,7 +93,8 @@ static cz__safetensors *header_of(const char *path)
     return header;
 }
 
-/* Every tensor begins where its elements may lie, in the order of the JSON's index; files are as full as can be. */
+/* Every tensor begins where its elements may lie, in the order of the JSON's index; files are as
+ * full as can be. */
 static int64_t check_file(const char *path, const char *name, uint64_t limit, const json_t *map)
 {
     cz__safetensors *header = header_of(path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exports in a folder to which others may write: what they put in place of a file that is being written is not written
- * to, and not published. */
+/* Exports in a folder to which others may write: what they put in place of a file that is being
+ * written is not written to, and not published. */
 #include <fcntl.h>
 
 #include "checkpoint/saves.h"
@@ -73,7 +73,7 @@ static void assert_victim(void)
     if (!file && now->kind == MOVED)
         file = fopen(path, "r");
     if (!file && now->kind == MOVED)
-        return; /* whoever was let into the folder has moved it into the way, and it was not written to */
+        return; /* who was let into the folder has moved it, and it was not written to */
     assert_non_null(file);
     assert_int_equal(fstat(fileno(file), &about), 0);
     assert_int_equal(about.st_size, sizeof secret - 1);

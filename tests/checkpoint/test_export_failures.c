@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An export that fails, on one rank or on all: every rank says so, what was there before is there, and nothing beside. */
+/* An export that fails, on one rank or on all: every rank says so, what was there before is there,
+ * and nothing beside. */
 #include "checkpoint/exports.h"
 
 #include <errno.h>
@@ -292,7 +293,8 @@ static void break_synchronise(void)
     cz__system_used.synchronise = synchronise_or_fail;
 }
 
-/* Each call in turn fails; until an export makes no more of them. In a file that was there before, "before" is. */
+/* Each call in turn fails; until an export makes no more of them. In a file that was there before,
+ * "before" is. */
 static void fail_each(job *j, breaker breaks, int error, int most)
 {
     size_t count;
@@ -310,7 +312,8 @@ static void fail_each(job *j, breaker breaks, int error, int most)
         for (int r = 0; r < RANKS; r++)
             assert_int_equal(j->got[r], reached ? CZ_ERR_IO : CZ_OK);
         char *bytes = read_whole(j->path, &count);
-        if (reached) /* the last call, of the folder, comes after the new name, which is taken back */
+        /* The last call, of the folder, comes after the new name, which is taken back. */
+        if (reached)
             assert_memory_equal(bytes, "before", 7);
         free(bytes);
         assert_int_equal(count_files(j->folder), 1);
@@ -347,7 +350,8 @@ static ssize_t write_little(int file, const void *data, size_t count, off_t offs
                : pwrite(file, data, count > 100 && offset != 0 ? 100 : count, offset);
 }
 
-/* Where nothing can be reserved, and writes do less than they are asked for, it is the same file. */
+/* Where nothing can be reserved, and writes do less than they are asked for, it is the same
+ * file. */
 TEST(a_system_that_does_less)
 {
     char wanted[EXPORT_PATH];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves and loads that cannot work: all ranks get the error, nothing is published or changed, what was there stays,
- * and the next save works. */
+/* Saves and loads that cannot work: all ranks get the error, nothing is published or changed, what
+ * was there stays, and the next save works. */
 #include "checkpoint/saves.h"
 
 /* ---- the folder ---- */

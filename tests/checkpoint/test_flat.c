@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done again and again on one group of threads takes no more memory the hundredth time than the tenth: loads,
- * imports, broadcasts, dictionaries, saves. The group is there all the time. */
+/* What is done again and again on one group of threads takes no more memory the hundredth time than
+ * the tenth: loads, imports, broadcasts, dictionaries, saves. The group is there all the time. */
 #include "checkpoint/small.h"
 #include "group/group_test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Indices and marks that are sealed as they should be and say what cannot be: an error that names the file, on all
- * ranks, and nothing here has changed. */
+/* Indices and marks that are sealed as they should be and say what cannot be: an error that names
+ * the file, on all ranks, and nothing here has changed. */
 #include <jansson.h>
 
 #include "checkpoint/damaged_files.h"
@@ -40,8 +40,8 @@ static int tear_down(void **state)
 
 /* ---- lies ---- */
 
-/* One member gets another value: `path` has keys and numbers of entries, "parameters/0/shape". `value` is JSON; NULL:
- * the member goes. `make` makes what is too long to be written here. */
+/* One member gets another value: `path` has keys and numbers of entries, "parameters/0/shape".
+ * `value` is JSON; NULL: the member goes. `make` makes what is too long to be written here. */
 typedef struct lie {
     const char *path, *value;
     json_t *(*make)(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Imports of our own files: parameters alone, files that lie, options that do not apply; and failures of one rank, seen
- * by all, after which nothing has changed. */
+/* Imports of our own files: parameters alone, files that lie, options that do not apply; and
+ * failures of one rank, seen by all, after which nothing has changed. */
 #include "checkpoint/imports.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Imports of what other programs wrote, a file or a folder of them, and of what nobody should have written. */
+/* Imports of what other programs wrote, a file or a folder of them, and of what nobody should have
+ * written. */
 #include "checkpoint/imports.h"
 
 /* ---- files of others ---- */

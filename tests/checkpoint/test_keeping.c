@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in a folder after saves: generations that are kept, what others left, and what two jobs do to each other. */
+/* What is in a folder after saves: generations that are kept, what others left, and what two jobs
+ * do to each other. */
 #include "checkpoint/saves.h"
 #include "checkpoint/damaged_files.h"
 

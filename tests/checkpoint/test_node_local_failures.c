@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks with disks of their own, and what goes wrong there: files that nobody has, damaged ones, others under the same
- * name, reads and allocations that fail. All ranks get the same error, and nothing has changed. */
+/* Ranks with disks of their own, and what goes wrong there: files that nobody has, damaged ones,
+ * others under the same name, reads and allocations that fail. All ranks get the same error, and
+ * nothing has changed. */
 #include "checkpoint/hosts.h"
 #include "checkpoint/saves.h"
 #include "checkpoint/damaged_files.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Checkpoints of a training in parts: another number of ranks goes on with the bits of one that was never stopped,
- * and another number of parts is another training. */
+/* Checkpoints of a training in parts: another number of ranks goes on with the bits of one that was
+ * never stopped, and another number of parts is another training. */
 #include "checkpoint/folder.h"
 #include "group/group_test.h"
 #include "support/part_trials.h"

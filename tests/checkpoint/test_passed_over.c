@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Generations that are passed over: never completed, however many in a row, or damaged. Neither is taken for nothing. */
+/* Generations that are passed over: never completed, however many in a row, or damaged. Neither is
+ * taken for nothing. */
 #include <inttypes.h>
 #include <sys/stat.h>
 

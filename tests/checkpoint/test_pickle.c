@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pickles: what is read, and that everything else is refused by its name; what is written is read again. */
+/* Pickles: what is read, and that everything else is refused by its name; what is written is read
+ * again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -187,7 +188,8 @@ TEST(attacks)
     refuse(cases, sizeof cases / sizeof *cases);
 }
 
-/* Things that no state dictionary needs: what they are of is known, and nothing of them was done. */
+/* Things that no state dictionary needs: what they are of is known, and nothing of them was
+ * done. */
 TEST(foreign_objects_are_kept_and_never_executed)
 {
     static const struct {
@@ -218,7 +220,8 @@ TEST(foreign_objects_are_kept_and_never_executed)
         assert_int_equal(root(p)->note != NULL, cases[i].note);
         cz__pickle_destroy(&p);
     }
-    /* a list and a dictionary of the program's own class, with attributes; keys of any kind; a default */
+    /* a list and a dictionary of the program's own class, with attributes; keys of any kind; a
+     * default */
     static const char own[] = "\x80\2}(Ncmine\nDict\n)\x81(X\1\0\0\0aK\1u}b"
                               "K\1\x85"
                               "cmine\nList\n)\x81(K\1K\2e}b"

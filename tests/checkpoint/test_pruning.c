@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a save takes away, and what it leaves: nothing goes that is not a file of the generation that is too many. */
+/* What a save takes away, and what it leaves: nothing goes that is not a file of the generation
+ * that is too many. */
 #include "checkpoint/saves.h"
 
 static char elsewhere[FOLDER_BYTES];
@@ -92,7 +93,8 @@ TEST(pruning_never_follows_symbolic_links)
     assert_false(exists(folder, "00000007-step-13"));
 }
 
-/* A generation of ours that was moved, and a link put in its place: it is loaded, and not taken away. */
+/* A generation of ours that was moved, and a link put in its place: it is loaded, and not taken
+ * away. */
 TEST(a_generation_behind_a_link_is_left_alone)
 {
     char from[SMALL_PATH], to[SMALL_PATH];

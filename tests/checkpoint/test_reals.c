@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Real numbers in a checkpoint: saved and loaded in any locale and floating-point environment of the program, they
- * have the bits that they had. */
+/* Real numbers in a checkpoint: saved and loaded in any locale and floating-point environment of
+ * the program, they have the bits that they had. */
 #include "checkpoint/folder.h"
 #include "support/comma_locale.h"
 #include "support/float_mode.h"

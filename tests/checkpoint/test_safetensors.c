@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers of safetensors files: what is written is read again, byte for byte what the format says. Files
- * that are damaged: test_safetensors_hostile.c. */
+/* Headers of safetensors files: what is written is read again, byte for byte what the format says.
+ * Files that are damaged: test_safetensors_hostile.c. */
 #include "checkpoint/headers.h"
 #include "checkpoint/json_memory.h"
 
@@ -283,7 +283,8 @@ static cz_status make(cz__safetensors **header, char **bytes, size_t *count)
     return cz__safetensors_dump(*header, bytes, count);
 }
 
-/* The n-th allocation fails, of the library's or of jansson's; what is there meanwhile is consistent. */
+/* The n-th allocation fails, of the library's or of jansson's; what is there meanwhile is
+ * consistent. */
 TEST(without_memory_to_write)
 {
     const int64_t held = cz_test_allocations_held();
@@ -312,7 +313,8 @@ TEST(without_memory_to_write)
         }
 }
 
-/* jansson takes a text for which there is no memory for one that is wrong: then it is CZ_ERR_FORMAT. */
+/* jansson takes a text for which there is no memory for one that is wrong: then it is
+ * CZ_ERR_FORMAT. */
 TEST(without_memory_to_read)
 {
     cz__safetensors *header = NULL;

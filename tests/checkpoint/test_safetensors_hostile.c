@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Safetensors files that are damaged or made to harm: each is refused with a sentence that says what is wrong
- * and where, and none does more. */
+/* Safetensors files that are damaged or made to harm: each is refused with a sentence that says
+ * what is wrong and where, and none does more. */
 #include "support/cz_test.h"
 
 #include "io/safetensors.h"

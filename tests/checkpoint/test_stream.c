@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of every size around sectors and blocks, appended in pieces of every size: the same bytes and sums as
- * of one plain write. Small files: whole, or as before. */
+/* Files of every size around sectors and blocks, appended in pieces of every size: the same bytes
+ * and sums as of one plain write. Small files: whole, or as before. */
 #include "support/cz_test.h"
 
 #include "base/memory.h"

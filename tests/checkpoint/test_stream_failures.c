@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every call to the system that can fail does, by functions in between: an error that says what was written and
- * why no more, no file that looks whole, and no thread or memory left behind; or the same file as ever. */
+/* Every call to the system that can fail does, by functions in between: an error that says what was
+ * written and why no more, no file that looks whole, and no thread or memory left behind; or the
+ * same file as ever. */
 #include "checkpoint/stream_files.h"
 
 #include "io/stream.h"
@@ -22,7 +23,8 @@ static ssize_t failing_write(int file, const void *bytes, size_t count, off_t of
     return fail_with ? -1 : 0;
 }
 
-/* Less than was asked for, which leaves a direct write in the middle of a sector; and interrupted. */
+/* Less than was asked for, which leaves a direct write in the middle of a sector; and
+ * interrupted. */
 static ssize_t short_write(int file, const void *bytes, size_t count, off_t offset)
 {
     const int number = atomic_fetch_add(&writes, 1);

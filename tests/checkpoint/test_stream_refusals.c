@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a system refuses, as far as a test can bring it about: an error with a sentence that names the path, and
- * no file that looks whole. */
+/* What a system refuses, as far as a test can bring it about: an error with a sentence that names
+ * the path, and no file that looks whole. */
 #include "checkpoint/stream_files.h"
 
 #include <sched.h>

@@ -90,7 +90,8 @@ static void save(int step)
     assert_ranks_ok(2, save_one_body, &step);
 }
 
-/* A process that runs `body` and then waits to be killed; it is another user's, if this one is root's. */
+/* A process that runs `body` and then waits to be killed; it is another user's, if this one is
+ * root's. */
 static pid_t start(void (*body)(void), bool other)
 {
     int ends[2];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Folders with many generations, and with names of large numbers: time and memory are for what is there. */
+/* Folders with many generations, and with names of large numbers: time and memory are for what is
+ * there. */
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of the system fail in turn, once or for good, with one error after the other, in saves, loads, exports and imports:
- * CZ_ERR_IO or CZ_ERR_MEMORY on all ranks with one sentence, or success with the right values; what was there before is
- * still there, nothing is left open, and the next call works. Here every so many-th, in the nightly test every one. */
+/* Calls of the system fail in turn, once or for good, with one error after the other, in saves,
+ * loads, exports and imports: CZ_ERR_IO or CZ_ERR_MEMORY on all ranks with one sentence, or success
+ * with the right values; what was there before is still there, nothing is left open, and the next
+ * call works. Here every so many-th, in the nightly test every one. */
 #include "checkpoint/small.h"
 #include "support/system_calls.h"
 
@@ -103,7 +104,8 @@ static cz_status check_status(const trial *t, cz_status status, const char *sent
     return CZ_OK;
 }
 
-/* Values of step n: `n` steps from the start. What is on the medium is of `step` on success, of `last` otherwise. */
+/* Values of step n: `n` steps from the start. What is on the medium is of `step` on success, of
+ * `last` otherwise. */
 static cz_status check_what_is_there(small *s, const trial *t, const small_values *present,
                                      const small_values *last, int64_t step, int64_t last_step)
 {
@@ -131,7 +133,8 @@ static int entries(const char *path, const char *part)
     return count;
 }
 
-/* A save or export in which nothing fails removes what those before it could not, and is the newest. */
+/* A save or export in which nothing fails removes what those before it could not, and is the
+ * newest. */
 static cz_status write_undisturbed(small *s, const trial *t, int64_t *step, small_values *last)
 {
     CZ_TRY(small_step(s));

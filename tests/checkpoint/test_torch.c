@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of torch that are exported and imported: the same bytes whoever writes them, the same bits whoever reads them,
- * and failures that all ranks see. tests/checkpoint/torch/ has torch itself read and write them. */
+/* Files of torch that are exported and imported: the same bytes whoever writes them, the same bits
+ * whoever reads them, and failures that all ranks see. tests/checkpoint/torch/ has torch itself
+ * read and write them. */
 #include "checkpoint/torch_files.h"
 
 #include <errno.h>
@@ -213,8 +214,8 @@ TEST(one_file_only)
 
 /* ---- what is in its way ---- */
 
-/* Files of the user's that have names as files under way often have stay as they are; what an export left goes, also
- * where it is a link, and not what that points to. */
+/* Files of the user's that have names as files under way often have stay as they are; what an
+ * export left goes, also where it is a link, and not what that points to. */
 TEST(files_beside)
 {
     static const char *const ends[] = {".tmp", ".elements.tmp", ".part"};

@@ -4,7 +4,8 @@
 
 #include "interop/bundle.h"
 
-/* Keys of a group in their order. The values are numbers, or: ! True, ? False, - None; betas have their own. */
+/* Keys of a group in their order. The values are numbers, or: ! True, ? False, - None; betas have
+ * their own. */
 typedef struct order {
     const char *keys;
     const char *rule; /* for a reader that has no model */
@@ -165,7 +166,8 @@ static void check_load(const form *f, const char *rule, const char *note)
     cz_state_dict_destroy(&here.optimizer);
 }
 
-/* A load knows the rule; what speaks against it is said. Groups that contradict each other say nothing. */
+/* A load knows the rule; what speaks against it is said. Groups that contradict each other say
+ * nothing. */
 TEST(groups_of_a_load)
 {
     static const struct {

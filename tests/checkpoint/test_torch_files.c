@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files as other programs write them: the forms of a checkpoint, views of storages, byte orders; and those that nobody
- * should have written. */
+/* Files as other programs write them: the forms of a checkpoint, views of storages, byte orders;
+ * and those that nobody should have written. */
 #include "checkpoint/torch_forms.h"
 
 #include "interop/bundle.h"

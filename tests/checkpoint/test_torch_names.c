@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* State of torch's optimizers, which number their parameters, goes to the right ones where the program here registers
- * parameters of equal shapes in another order: by the names of the file's model, or those that its groups have; and
- * where the file has none, that is noted. */
+/* State of torch's optimizers, which number their parameters, goes to the right ones where the
+ * program here registers parameters of equal shapes in another order: by the names of the file's
+ * model, or those that its groups have; and where the file has none, that is noted. */
 #include "checkpoint/torch_forms.h"
 #include "tensor/model.h"
 #include "optim/optim.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors of torch that are views of their storages: of every type and order, byte by byte, or refused. */
+/* Tensors of torch that are views of their storages: of every type and order, byte by byte, or
+ * refused. */
 #include "checkpoint/torch_forms.h"
 
 #include "interop/bundle.h"
@@ -193,7 +194,8 @@ TEST(views_that_are_refused)
         refuse_view(&cases[i].view, sizeof floats, cases[i].status, cases[i].says);
 }
 
-/* Types that are only carried: a part of it, in either order of bytes; the two halves of a complex number stay. */
+/* Types that are only carried: a part of it, in either order of bytes; the two halves of a complex
+ * number stay. */
 TEST(types_that_are_only_carried)
 {
     static const struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Element types of files that the library does not compute with: known, measured, carried, and loaded into nothing. */
+/* Element types of files that the library does not compute with: known, measured, carried, and
+ * loaded into nothing. */
 #include <stdio.h>
 #include <string.h>
 

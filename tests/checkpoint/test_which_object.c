@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two checkpoints of one model over one group: a call that is on the first one here and on the second one there is
- * refused by all ranks, with both names, and nothing is written. */
+/* Two checkpoints of one model over one group: a call that is on the first one here and on the
+ * second one there is refused by all ranks, with both names, and nothing is written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

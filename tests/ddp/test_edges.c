@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Places where passes once went wrong, or easily might: no gradient memory where a rank has no marks of its own, a
- * pass that could not begin, weights that are missing or equal, what an overlapped optimizer says of itself. */
+/* Places where passes once went wrong, or easily might: no gradient memory where a rank has no
+ * marks of its own, a pass that could not begin, weights that are missing or equal, what an
+ * overlapped optimizer says of itself. */
 #include "hooks/hook_test.h"
 #include "support/joinables.h"
 #include "ddp/ddp.h"
@@ -81,7 +82,8 @@ TEST(no_memory_in_a_shadow)
                 assert_ranks_ok(worlds[w], shadows_rank, (int[]){way, inputs});
 }
 
-/* A static graph: the first pass learns that others use it; later ones know; what nobody uses needs none. */
+/* A static graph: the first pass learns that others use it; later ones know; what nobody uses needs
+ * none. */
 static cz_status static_without_memory(subject *s)
 {
     const bool lacks = cz_group_rank(s->group) == cz_group_size(s->group) - 1;
@@ -128,8 +130,9 @@ static cz_status pass_in_order(subject *s, const int *order, double weight)
     return cz_ddp_finish(s->ddp);
 }
 
-/* The first pass fills more buckets than there are once they are made anew, in a beginning that then fails; what
- * was noted of the first ones is not what a sharded optimizer may learn its order from. */
+/* The first pass fills more buckets than there are once they are made anew, in a beginning that
+ * then fails; what was noted of the first ones is not what a sharded optimizer may learn its order
+ * from. */
 static cz_status begin_again(subject *s, cz_zero **zero)
 {
     static const int first[] = {3, 0, 4, 1, 5, 2};

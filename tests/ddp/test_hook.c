@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Hooks: what they see, what becomes of what they leave in the buffer, and what happens when one fails on one
- * rank only. */
+/* Hooks: what they see, what becomes of what they leave in the buffer, and what happens when one
+ * fails on one rank only. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Hooks of which something fails later, on one rank: a continuation before or after it has started what the others wait
- * for, or what is called in the end. All ranks get one sentence with hook, bucket and parameter, and the next pass
- * is right. */
+/* Hooks of which something fails later, on one rank: a continuation before or after it has started
+ * what the others wait for, or what is called in the end. All ranks get one sentence with hook,
+ * bucket and parameter, and the next pass is right. */
 #include "hooks/hook_test.h"
 #include "ddp/ddp.h"
 #include "tensor/model.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Unsharded optimizers inside passes: the bits of one process that steps on the mean, with several groups and rules,
- * and gradients whose memory is used again within the pass. */
+/* Unsharded optimizers inside passes: the bits of one process that steps on the mean, with several
+ * groups and rules, and gradients whose memory is used again within the pass. */
 #include <sched.h>
 
 #include "czero/czero.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Unsharded optimizers inside passes: ranks that differ, what is wrong on one of them, and what cannot be had
- * together. */
+/* Unsharded optimizers inside passes: ranks that differ, what is wrong on one of them, and what
+ * cannot be had together. */
 #include "czero/czero.h"
 #include "ddp/in_backward_test.h"
 #include "ddp/ddp.h"
@@ -191,7 +191,8 @@ TEST(what_is_refused)
         CZ_ERR_STATE);
     assert_non_null(strstr(cz_last_error(), "unsharded optimizers"));
 
-    /* taken off, they are the program's again, and a sharded one can come, which in turn keeps them out */
+    /* taken off, they are the program's again, and a sharded one can come, which in turn keeps them
+     * out */
     assert_ok(cz_ddp_step_in_backward(s.ddp, NULL));
     assert_ok(cz_in_backward_begin(s.in_backward, NULL));
     assert_ok(cz_in_backward_mark_ready(s.in_backward, 0, NULL));

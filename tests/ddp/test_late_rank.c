@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank that does not come to a pass: the others wait for it as long as the timeout, once. Each wait
- * has a sentence of its own, so whoever waits again says another. */
+/* A rank that does not come to a pass: the others wait for it as long as the timeout, once. Each
+ * wait has a sentence of its own, so whoever waits again says another. */
 #include "czero/czero.h"
 #include "group/group_test.h"
 #include "support/training.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Two data-parallel models whose passes begin in another order on one rank: they wait in groups of their own, until the
- * timeout; whoever reads the line in the log or the sentence then knows both. */
+/* Two data-parallel models whose passes begin in another order on one rank: they wait in groups of
+ * their own, until the timeout; whoever reads the line in the log or the sentence then knows
+ * both. */
 #include <string.h>
 
 #include "czero/czero.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Passes: whatever the order of marks on each rank, the caps, the accumulation, the parameters that are
- * frozen, unused or tied, gradients become the mean, to the last bit; what is wrong on one rank is an error
- * on all, and the next pass works. */
+/* Passes: whatever the order of marks on each rank, the caps, the accumulation, the parameters that
+ * are frozen, unused or tied, gradients become the mean, to the last bit; what is wrong on one rank
+ * is an error on all, and the next pass works. */
 #include <string.h>
 
 #include "czero/ddp.h"

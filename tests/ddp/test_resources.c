@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Every allocation and every call of the system fails in turn, on whichever rank makes it, through what a training makes,
- * does and ends: sub-group, shared memory, model, data-parallel passes with a hook, sharded optimizer, averager, state. All
- * ranks see it at the same call, nothing is left, and the same work then works and has the same bits. */
+/* Every allocation and every call of the system fails in turn, on whichever rank makes it, through
+ * what a training makes, does and ends: sub-group, shared memory, model, data-parallel passes with
+ * a hook, sharded optimizer, averager, state. All ranks see it at the same call, nothing is left,
+ * and the same work then works and has the same bits. */
 #include "czero/averaging.h"
 #include "czero/hooks.h"
 #include "czero/shared.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program is told where it asks for something that is not there: which parameter, in what, and the way out. */
+/* What a program is told where it asks for something that is not there: which parameter, in what,
+ * and the way out. */
 #include "czero/ddp.h"
 #include "czero/optim.h"
 #include "support/cz_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Static graphs: the first pass teaches what is used and how often, on each rank; another graph later is an
- * error on all ranks. And weights, which say what each rank's gradients count for. */
+/* Static graphs: the first pass teaches what is used and how often, on each rank; another graph
+ * later is an error on all ranks. And weights, which say what each rank's gradients count for. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static cz_status create(subject *s, cz_group *group, size_t bucket_bytes, bool s
     return cz_ddp_create(&s->ddp, group, s->memory.model, &options);
 }
 
-/* Marks of a parameter: none of 1, 2 on rank 0 only, 4 as often as the rank's number says, the rest once. */
+/* Marks of a parameter: none of 1, 2 on rank 0 only, 4 as often as the rank's number says, the rest
+ * once. */
 static int marks_of(int rank, int p)
 {
     return p == 1 ? 0 : p == 2 ? rank == 0 : p == 4 ? rank + 1 : 1;
@@ -137,7 +138,8 @@ static cz_status mark_all(subject *s)
     return cz_ddp_finish(s->ddp);
 }
 
-/* By weights 0, 1, 2, …, and equal ones: the mean over as many examples, and the bits of no weights. */
+/* By weights 0, 1, 2, …, and equal ones: the mean over as many examples, and the bits of no
+ * weights. */
 static cz_status weighted(subject *s, cz_group *group, bool equal)
 {
     const int rank = cz_group_rank(group), ranks = cz_group_size(group);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU once per kernel level that the processor has: a device that runs the kernels of this level,
- * whatever CZERO_CPU chose for the others. */
+/* The CPU once per kernel level that the processor has: a device that runs the kernels of this
+ * level, whatever CZERO_CPU chose for the others. */
 #ifndef CZ_TEST_LEVELS_H
 #define CZ_TEST_LEVELS_H
 

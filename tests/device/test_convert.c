@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Conversions against the public ones, one value at a time: every 16-bit number, and those around each of them. */
+/* Conversions against the public ones, one value at a time: every 16-bit number, and those around
+ * each of them. */
 #include <math.h>
 #include <string.h>
 
@@ -76,7 +77,8 @@ TEST(every_half_is_converted_to_every_type)
             check(types[from], halves, types[to], HALVES);
 }
 
-/* Each half, the middle to the next one, and what is just beside the middle: in f64 by less than a float has. */
+/* Each half, the middle to the next one, and what is just beside the middle: in f64 by less than a
+ * float has. */
 TEST(roundings)
 {
     static double wide[HALVES * AROUND];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The level of the kernels: CZERO_CPU caps it, and says so when it cannot. The choice is made once per
- * process, so each try is a child. */
+/* The level of the kernels: CZERO_CPU caps it, and says so when it cannot. The choice is made once
+ * per process, so each try is a child. */
 #include "device/cpu/cpu.h"
 #include "support/cz_test.h"
 

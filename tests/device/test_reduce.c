@@ -414,7 +414,8 @@ TEST(what_is_refused)
 
 enum { WITH_GAPS = 70, GAP_COUNT = 1500 };
 
-/* The definition: of the two sides of a sum one may be missing, or both. False: nothing is there. */
+/* The definition: of the two sides of a sum one may be missing, or both. False: nothing is
+ * there. */
 static bool fold_gaps(const cz__cpu_kernels *kernels, cz_dtype dtype, cz_reduction reduction,
                       const void *const *sources, int count, char *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Many terms at once are the terms one by one, to the last bit, at every level and length, whatever the
- * numbers are: alike, far apart, subnormal, too large, not finite. */
+/* Many terms at once are the terms one by one, to the last bit, at every level and length, whatever
+ * the numbers are: alike, far apart, subnormal, too large, not finite. */
 #include "device/cpu/cpu.h"
 #include "support/cz_test.h"
 #include "base/half.h"
@@ -78,7 +78,8 @@ TEST(lengths)
         check("lengths", count % 7, count);
 }
 
-/* Equal ones are the most that a running sum has to hold, and just below a power of two the largest. */
+/* Equal ones are the most that a running sum has to hold, and just below a power of two the
+ * largest. */
 TEST(full_lanes)
 {
     static const double values[] = {1, 0x1.fffffffffffffp0, -0x1.fffffffffffffp0, 0x1.fffffep0};

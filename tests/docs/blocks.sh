@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/docs/blocks.sh PAGE FOLDER [NAME MOST]: write each fenced C block of a page that begins with a comment
-# "NAME.c: …" to FOLDER/NAME.c. The block NAME is to have at most MOST lines.
+# tests/docs/blocks.sh PAGE FOLDER [NAME MOST]: write each fenced C block of a page that begins with
+# a comment "NAME.c: …" to FOLDER/NAME.c. The block NAME is to have at most MOST lines.
 set -eu
 page=$1 folder=$2
 mkdir -p "$folder"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/docs/known_faults.sh ROOT BUILD: every test that docs/known-faults.md and docs/security.md name exists: functions
-# (`test_…`) are registered in the file named before them in the same cell, others are tests of CTest.
+# tests/docs/known_faults.sh ROOT BUILD: every test that docs/known-faults.md and docs/security.md
+# name exists: functions (`test_…`) are registered in the file named before them in the same cell,
+# others are tests of CTest.
 set -eu
 cd "$1"
 all=$(mktemp)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/docs/named_files.sh ROOT: every file and folder that docs/ARCHITECTURE.md, CONTRIBUTING.md and
-# README.md's table of examples name exists, and the map of folders has those of src/ in their order
-# (tests/style/layers.sh).
+# tests/docs/named_files.sh ROOT: every file and folder that docs/ARCHITECTURE.md, CONTRIBUTING.md
+# and README.md's table of examples name exists, and the map of folders has those of src/ in their
+# order (tests/style/layers.sh).
 set -eu
 cd "$1"
 map=docs/ARCHITECTURE.md

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/docs/readme.sh ROOT CMAKE BUILD CC: the C program in README.md is examples/01_adamw.c, compiles
-# against an installed czero with the command that README.md gives (the line that starts with cc),
-# and prints what README.md and tests/examples/01_adamw.out say.
+# tests/docs/readme.sh ROOT CMAKE BUILD CC: the C program in README.md is examples/01_adamw.c,
+# compiles against an installed czero with the command that README.md gives (the line that starts
+# with cc), and prints what README.md and tests/examples/01_adamw.out say.
 set -eu
 root=$1 cmake=$2 build=$3 compiler=$4
 example=examples/01_adamw.c

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The backend that docs/add-a-backend.md shows: the program there runs, every collective gives the bits of
- * thread ranks, and a rank that leaves or does not come is named. */
+/* The backend that docs/add-a-backend.md shows: the program there runs, every collective gives the
+ * bits of thread ranks, and a rank that leaves or does not come is named. */
 #include "group/group_test.h"
 
 int program_main(void);

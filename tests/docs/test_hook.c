@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The hook that docs/add-a-hook.md shows: the program there runs, votes are counted for any world and cap, and what it
- * cannot do it refuses. */
+/* The hook that docs/add-a-hook.md shows: the program there runs, votes are counted for any world
+ * and cap, and what it cannot do it refuses. */
 #include "hooks/hook_test.h"
 
 #include "vote.c"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules that docs/add-a-rule.md shows: the program there runs; each rule, sharded on any number of ranks in
- * any way it allows, has the bits of one process that is not sharded. */
+/* The rules that docs/add-a-rule.md shows: the program there runs; each rule, sharded on any number
+ * of ranks in any way it allows, has the bits of one process that is not sharded. */
 #include "support/cz_test.h"
 #include "support/training.h"
 

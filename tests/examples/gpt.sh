@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/examples/gpt.sh COMMAND…: what the main example promises, tried on a small model. Training does
-# not depend on the number of ranks or the partition, nor in any bit on the number of threads, the run folder has what it should, a run that
-# cannot learn says so, and bad options end with a sentence.
+# tests/examples/gpt.sh COMMAND…: what the main example promises, tried on a small model. Training
+# does not depend on the number of ranks or the partition, nor in any bit on the number of threads,
+# the run folder has what it should, a run that cannot learn says so, and bad options end with a
+# sentence.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -72,7 +73,8 @@ complete() {
     drawing "$1"
 }
 
-# timed NAME: a time for each phase of a step, of all steps together not longer than the run; and a table
+# timed NAME: a time for each phase of a step, of all steps together not longer than the run; and a
+# table
 timed() {
     for phase in data agree forward backward wait step loss; do
         value "$1" $phase

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/examples/gpt_hooks.sh COMMAND…: the main example with communication hooks. Those that lose nothing give
-# the losses of no hook, to the last digit; the others stay near and send less; the comparison has it all.
+# tests/examples/gpt_hooks.sh COMMAND…: the main example with communication hooks. Those that lose
+# nothing give the losses of no hook, to the last digit; the others stay near and send less; the
+# comparison has it all.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -52,7 +53,8 @@ holds() {
     awk "BEGIN { exit !($1) }" || fail "not so: $1 ($2)"
 }
 
-# How much of all_reduce's gradient bytes each sends at most once it compresses, 2 ranks, small matrices.
+# How much of all_reduce's gradient bytes each sends at most once it compresses, 2 ranks, small
+# matrices.
 compressed='fp16_compress:0.6 bf16_compress:0.6 mixed_precision:0.6 quantize_per_tensor:0.35
     quantize_per_channel:0.37 powersgd:0.3 powersgd_rank2:0.35 fp16_compress(powersgd):0.2
     batched_powersgd:0.2 batched_powersgd_rank2:0.2 post_local_sgd:0.1'

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/examples/gpt_parts.sh CZERO GPT [COUNTS MPIRUN FLAG]: the main example trained in parts leaves the same bytes on any
-# number of ranks: the log of losses and fingerprints, the text, and the last checkpoint as one file. With MPIRUN, on these numbers of processes.
+# tests/examples/gpt_parts.sh CZERO GPT [COUNTS MPIRUN FLAG]: the main example trained in parts
+# leaves the same bytes on any number of ranks: the log of losses and fingerprints, the text, and
+# the last checkpoint as one file. With MPIRUN, on these numbers of processes.
 set -eu
 czero=$1
 gpt=$2
@@ -20,7 +21,8 @@ fail() {
 small="$text --layers 2 --channels 32 --heads 2 --block 32 --batch 12 --text-bytes 200000 --warmup 5 --steps 18
     --val-every 7 --val-windows 25 --final-windows 60 --sample 40 --quiet --proof"
 
-# run NAME OPTIONS…: a small run into $work/NAME; $launch is what the command begins with, if anything
+# run NAME OPTIONS…: a small run into $work/NAME; $launch is what the command begins with, if
+# anything
 launch=
 run() {
     name=$1
@@ -47,7 +49,8 @@ same() {
         fail "$2: another checkpoint than $1: $("$czero" diff "$work/$1.ck" "$work/$2.ck")"
 }
 
-# changing NAME OPTIONS…: stopped twice, on the numbers of ranks in $worlds; with "mpi" before it they are processes
+# changing NAME OPTIONS…: stopped twice, on the numbers of ranks in $worlds; with "mpi" before it
+# they are processes
 changing() {
     name=$1 stop=6
     shift

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/examples/gpt_resume.sh COMMAND…: the main example stops, is stopped, and goes on as if it had not; on other
-# numbers of ranks up to rounding. What is damaged, missing or of another run is said.
+# tests/examples/gpt_resume.sh COMMAND…: the main example stops, is stopped, and goes on as if it
+# had not; on other numbers of ranks up to rounding. What is damaged, missing or of another run is
+# said.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +19,8 @@ fail() {
 small="$text --layers 2 --channels 32 --heads 2 --block 32 --batch 12 --text-bytes 200000 --warmup 5
     --val-every 10 --val-windows 24 --final-windows 60 --sample 40"
 
-# run NAME RANKS OPTIONS…: a small run into $work/NAME, added to $work/NAME.out. The command is in $@ of the script.
+# run NAME RANKS OPTIONS…: a small run into $work/NAME, added to $work/NAME.out. The command is in
+# $@ of the script.
 run() {
     name=$1
     ranks=$2
@@ -104,7 +106,8 @@ run fresh 2 "--save $work/fresh.ck --resume" "$@"
 says fresh "no complete checkpoint in $work/fresh.ck: from the beginning"
 same 2partitionelements fresh
 
-# signalled NAME SIGNAL RANKS: a long run is told to stop once it has saved, at whatever step that is
+# signalled NAME SIGNAL RANKS: a long run is told to stop once it has saved, at whatever step that
+# is
 signalled() {
     name=$1
     signal=$2

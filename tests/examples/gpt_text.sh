@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/examples/gpt_text.sh: sourced by tests of the main example. `text` becomes its option for a text in the
-# folder $work: none for the King James text, or one that can be learned as well: words drawn from a few.
+# tests/examples/gpt_text.sh: sourced by tests of the main example. `text` becomes its option for a
+# text in the folder $work: none for the King James text, or one that can be learned as well: words
+# drawn from a few.
 text=
 if ! bible -f gen1:1 >"$work/verse" 2>&1; then
     echo "no King James text here: a generated one instead"

@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/failures/failures.sh CZERO SEEDS PROGRAM ARGUMENTS…: one trial for each seed (SEEDS: 17, or 1-200, or
-# "3 5 9"). In a trial a training is made to fail at random moments: a rank or the whole job is killed, a rank or the
-# job is stopped, the link of a host goes down for good or for less than a second, the disk is full. After each failure
-# it goes on from its newest checkpoint, on a random number of ranks. Ranks are threads, processes of Open MPI, or such
-# processes on two hosts (network namespaces). In the end its checkpoint must have the same bits as that of a run which
+# tests/failures/failures.sh CZERO SEEDS PROGRAM ARGUMENTS…: one trial for each seed (SEEDS: 17, or
+# 1-200, or "3 5 9"). In a trial a training is made to fail at random moments: a rank or the whole
+# job is killed, a rank or the job is stopped, the link of a host goes down for good or for less
+# than a second, the disk is full. After each failure it goes on from its newest checkpoint, on a
+# random number of ranks. Ranks are threads, processes of Open MPI, or such processes on two hosts
+# (network namespaces). In the end its checkpoint must have the same bits as that of a run which
 # never failed (`czero diff`), no generation that was complete may be lost, nothing may hang.
 #
-# `failures.sh CZERO 17 PROGRAM …` repeats trial 17, moments as far as the machine repeats them. PROGRAM trains from the
-# newest checkpoint in a folder to its end, saves on the way and at the end, and ends with 0 then; its bits do not depend
-# on the number of ranks (else: FAILURES_RANKS=2, always so many). In ARGUMENTS {folder} and {seed} are replaced; the
-# number of ranks comes by mpirun or CZERO_RANKS. FAILURES_PLACES="threads mpi hosts" are the places to choose from;
+# `failures.sh CZERO 17 PROGRAM …` repeats trial 17, moments as far as the machine repeats them.
+# PROGRAM trains from the newest checkpoint in a folder to its end, saves on the way and at the end,
+# and ends with 0 then; its bits do not depend on the number of ranks (else: FAILURES_RANKS=2,
+# always so many). In ARGUMENTS {folder} and {seed} are replaced; the number of ranks comes by
+# mpirun or CZERO_RANKS. FAILURES_PLACES="threads mpi hosts" are the places to choose from;
 # FAILURES_DIFF=--parameters-only is for programs that save times of their own beside the training.
 # Exits with 77 if there is no mpirun or hosts are not allowed, and no other place was asked for.
 set -eu
@@ -31,7 +33,8 @@ case $seeds in
 *-*) seeds=$(seq "${seeds%-*}" "${seeds#*-}") ;;
 esac
 
-# The places that can be had here. Without namespaces the disk is a plain folder, which is never full.
+# The places that can be had here. Without namespaces the disk is a plain folder, which is never
+# full.
 without=$(hosts_allowed) && own_hosts "$0" "$@"
 shift 3
 places=
@@ -166,8 +169,9 @@ no_crash() {
     ! grep -qE 'exited on signal (4|6|7|8|11) |AddressSanitizer|runtime error:|stack smashing' "$dir/out"
 }
 
-# mpirun may hang when a link is gone, though its ranks have ended. A job without an event ends by itself. An
-# mpirun that stays ends no rank that was stopped before it was in MPI, where nobody else can.
+# mpirun may hang when a link is gone, though its ranks have ended. A job without an event ends by
+# itself. An mpirun that stays ends no rank that was stopped before it was in MPI, where nobody else
+# can.
 none_runs() {
     left=$(ranks_running)
     [ -z "$left" ] || { [ "$mpirun" = stays ] && [ "$left" = "$stopped" ]; }
@@ -210,7 +214,8 @@ fail() {
     return 1
 }
 
-# attempt: the job is made to fail if $event is one, and must end; then what is on the disk must be whole.
+# attempt: the job is made to fail if $event is one, and must end; then what is on the disk must be
+# whole.
 attempt() {
     what="$what, $ranks $place"
     killed=
@@ -227,7 +232,8 @@ attempt() {
     if job_ended; then wait "$job" || ended=$?; else ended=1; fi
     end_job
     no_crash || { fail "CRASHED"; return 1; }
-    # mpirun may say that all is well when all ranks were killed, and says so after any failure if it stays.
+    # mpirun may say that all is well when all ranks were killed, and says so after any failure if
+    # it stays.
     [ -z "$killed" ] || ended=1
     [ $place != mpi ] || [ "$mpirun" = ends ] || ended=1
     after=$(newest)

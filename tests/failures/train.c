@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* train FOLDER STEPS SEED [PACE [PARTS]]: trains from the newest checkpoint in FOLDER to STEPS steps, saves on the way and
- * at the end. The values after each step have the same bits on any number of ranks: gradients are small multiples of
- * 1/64, so that their sums are exact in every order. What may differ between attempts, and must not show, is chosen by
- * SEED and the number of ranks: partition, buckets, overlap, how it saves. PACE: milliseconds that a step takes at
- * least. With PARTS a batch is dealt out in so many parts, and no sum is exact: gradients, weights and a loss, which
- * a buffer keeps, have the same bits on any number of ranks because parts are added in one order. Ranks are threads,
- * or processes under mpirun. failures.sh runs it, and makes it fail. */
+/* train FOLDER STEPS SEED [PACE [PARTS]]: trains from the newest checkpoint in FOLDER to STEPS
+ * steps, saves on the way and at the end. The values after each step have the same bits on any
+ * number of ranks: gradients are small multiples of 1/64, so that their sums are exact in every
+ * order. What may differ between attempts, and must not show, is chosen by SEED and the number of
+ * ranks: partition, buckets, overlap, how it saves. PACE: milliseconds that a step takes at least.
+ * With PARTS a batch is dealt out in so many parts, and no sum is exact: gradients, weights and a
+ * loss, which a buffer keeps, have the same bits on any number of ranks because parts are added in
+ * one order. Ranks are threads, or processes under mpirun. failures.sh runs it, and makes it
+ * fail. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -144,7 +146,8 @@ static cz_status resume(state *s)
     return status;
 }
 
-/* Without parts. This rank's samples are dealt out unevenly; the mean over ranks is the sum over all samples / SAMPLES. */
+/* Without parts. This rank's samples are dealt out unevenly; the mean over ranks is the sum over
+ * all samples / SAMPLES. */
 static void compute_gradients(const training *t, state *s)
 {
     const int rank = cz_group_rank(s->world), size = cz_group_size(s->world);

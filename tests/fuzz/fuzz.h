@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a fuzz target is: one file fuzz_NAME.c that defines the two functions below. It is built twice: with
- * libFuzzer (`make fuzz`), and in every build as the test fuzz/fuzz_NAME, which replays the seeds and
- * mutations of them (replay.c). */
+/* What a fuzz target is: one file fuzz_NAME.c that defines the two functions below. It is built
+ * twice: with libFuzzer (`make fuzz`), and in every build as the test fuzz/fuzz_NAME, which replays
+ * the seeds and mutations of them (replay.c). */
 #ifndef CZ_TESTS_FUZZ_H
 #define CZ_TESTS_FUZZ_H
 

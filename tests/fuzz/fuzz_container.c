@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Zip files that are read, as they stand. What is accepted has entries inside the file that share no bytes, and each of
- * them can be read, or is refused. */
+/* Zip files that are read, as they stand. What is accepted has entries inside the file that share
+ * no bytes, and each of them can be read, or is refused. */
 #include "fuzz.h"
 
 #include "base/memory.h"

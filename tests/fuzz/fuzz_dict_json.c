@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* State dictionaries from JSON. What is accepted comes out the same when it is written and read again; every tensor
- * is two numbers, whatever its name. */
+/* State dictionaries from JSON. What is accepted comes out the same when it is written and read
+ * again; every tensor is two numbers, whatever its name. */
 #include "fuzz.h"
 
 #include "io/json.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Indices of checkpoints: an input is one without its checksum, which is put to its end. What is accepted gives each
- * element of each tensor to one rank, and comes out the same when it is written and read again. */
+/* Indices of checkpoints: an input is one without its checksum, which is put to its end. What is
+ * accepted gives each element of each tensor to one rank, and comes out the same when it is written
+ * and read again. */
 #include "fuzz.h"
 
 #include "base/memory.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers of safetensors files. An input begins with 8 bytes: if the last of them is 0xff, what follows is a header
- * and the first 7 say how many bytes of data the file has; otherwise it is a file as it stands. What is accepted
- * fills its data, and comes out the same when it is written and read again. */
+/* Headers of safetensors files. An input begins with 8 bytes: if the last of them is 0xff, what
+ * follows is a header and the first 7 say how many bytes of data the file has; otherwise it is a
+ * file as it stands. What is accepted fills its data, and comes out the same when it is written and
+ * read again. */
 #include "fuzz.h"
 
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of shapes: the first byte is 'J' for JSON, and anything else for lines of text. What is accepted can be
- * counted. */
+/* Lists of shapes: the first byte is 'J' for JSON, and anything else for lines of text. What is
+ * accepted can be counted. */
 #include "fuzz.h"
 
 #include "interop/shapes.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pickles of torch's files, over storages that are pretended. What is accepted has tensors that lie in their storages,
- * all parts of which can be read, and dictionaries that can be walked. */
+/* Pickles of torch's files, over storages that are pretended. What is accepted has tensors that lie
+ * in their storages, all parts of which can be read, and dictionaries that can be walked. */
 #include "fuzz.h"
 
 #include "base/memory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_NAME                seeds, what they begin with, and mutations of them, the same ones each time
- * fuzz_NAME --corpus DIR   the inputs that are stored there, each of which broke something once or was made to; then so
- * fuzz_NAME --seeds DIR    write the seeds into an existing folder, for libFuzzer
- * fuzz_NAME FILE...        these inputs, such as one that libFuzzer found */
+/* fuzz_NAME                seeds, what they begin with, and mutations of them, the same ones each
+ * time fuzz_NAME --corpus DIR   the inputs that are stored there, each of which broke something
+ * once or was made to; then so fuzz_NAME --seeds DIR    write the seeds into an existing folder,
+ * for libFuzzer fuzz_NAME FILE...        these inputs, such as one that libFuzzer found */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -45,7 +45,8 @@ static size_t splice(uint8_t *bytes, size_t count, size_t at, size_t gone, const
     return count - gone + more;
 }
 
-/* One of: a bit, a byte, a piece gone, a piece twice, a piece of another seed, a word that parsers fear. */
+/* One of: a bit, a byte, a piece gone, a piece twice, a piece of another seed, a word that parsers
+ * fear. */
 static size_t mutate(uint8_t *bytes, size_t count, const uint8_t *other, size_t other_count)
 {
     static const char *const words[] = {"-1",

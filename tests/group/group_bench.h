@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What tests of collectives check with: the inputs of all ranks, and comparing with what is wanted. */
+/* What tests of collectives check with: the inputs of all ranks, and comparing with what is
+ * wanted. */
 #ifndef CZ_GROUP_BENCH_H
 #define CZ_GROUP_BENCH_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks on one thread whose large buffers are addresses without memory: a backend and a device that only
- * write down what would be moved, and find out whether it is each element once. */
+/* Ranks on one thread whose large buffers are addresses without memory: a backend and a device that
+ * only write down what would be moved, and find out whether it is each element once. */
 #ifndef CZ_MOCK_TRANSPORT_H
 #define CZ_MOCK_TRANSPORT_H
 
@@ -11,8 +11,8 @@
 
 enum { MOCK_RANKS = 3 };
 
-/* Bytes of two buffers that belong together: what came from `from` went to `to`, one piece after the
- * other without a gap. */
+/* Bytes of two buffers that belong together: what came from `from` went to `to`, one piece after
+ * the other without a gap. */
 typedef struct flow {
     int64_t from_begin, to_begin, bytes;
 } flow;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Thread ranks with collectives of their own: whoever comes adds its input to a common block, in the order
- * of arrival; everyone takes its part when all have come. It wraps the backend of thread ranks and counts
- * the headers that go through it. It refuses 16-bit types, bytes, and reductions but sum, average and max. */
+/* Thread ranks with collectives of their own: whoever comes adds its input to a common block, in
+ * the order of arrival; everyone takes its part when all have come. It wraps the backend of thread
+ * ranks and counts the headers that go through it. It refuses 16-bit types, bytes, and reductions
+ * but sum, average and max. */
 #ifndef CZ_NATIVE_BACKEND_H
 #define CZ_NATIVE_BACKEND_H
 

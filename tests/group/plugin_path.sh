@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/group/plugin_path.sh CC ROOT LIBRARY: the mpi plugin is not taken from a folder that is relative to the present one,
-# where anybody may have put one.
+# tests/group/plugin_path.sh CC ROOT LIBRARY: the mpi plugin is not taken from a folder that is
+# relative to the present one, where anybody may have put one.
 set -eu
 cc=$1 root=$2 library=$3
 work=$(mktemp -d)
@@ -52,7 +52,8 @@ expect "a relative CZERO_PLUGIN_PATH" "absolute" \
     "$(CZERO_PLUGIN_PATH=lib LD_LIBRARY_PATH=$work/lib bin/program elsewhere 2>&1)"
 expect "the folder is named" "$work/lib" "$(LD_LIBRARY_PATH=lib bin/program elsewhere 2>&1)"
 
-# The library is part of the program, so nothing beside it says where plugins are: the sentence says what to do.
+# The library is part of the program, so nothing beside it says where plugins are: the sentence says
+# what to do.
 static=$(dirname "$library")/libczero.a
 if [ -e "$static" ] && libraries=$(pkg-config --libs jansson libxxhash libzip 2>/dev/null) &&
     $cc -std=gnu11 -I "$root/include" -o "$work/bin/static" "$work/program.c" "$static" $libraries -lm -pthread \

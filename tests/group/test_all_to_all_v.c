@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* All-to-all with a count for each pair: counts of any kind, sparse ones cost no messages, pairs that do
- * not fit are named, whether they are one or many, and nothing moves. */
+/* All-to-all with a count for each pair: counts of any kind, sparse ones cost no messages, pairs
+ * that do not fit are named, whether they are one or many, and nothing moves. */
 #include "group/group_bench.h"
 #include "group/internal.h"
 
 enum { KINDS = 6, MOST = 700 };
 
-/* What rank `from` sends to rank `to`. 0: anything, 1: few pairs, 2: many elements, 3: nothing, 4: all to
- * the last, 5: a ring. */
+/* What rank `from` sends to rank `to`. 0: anything, 1: few pairs, 2: many elements, 3: nothing, 4:
+ * all to the last, 5: a ring. */
 static int64_t count_of(int kind, int size, int from, int to)
 {
     uint64_t state = (uint64_t)(((kind * 16 + size) * 16 + from) * 16 + to);
@@ -207,8 +207,8 @@ TEST(each_pair_in_turn)
         expect_ok(world, 0, each_rank_pairs, NULL);
 }
 
-/* Differences that would cancel out in sums: swapped blocks, transposed counts, as many too much here as
- * too few there. The lowest rank that expected something else is named. */
+/* Differences that would cancel out in sums: swapped blocks, transposed counts, as many too much
+ * here as too few there. The lowest rank that expected something else is named. */
 static cz_status each_rank_cancels(cz_group *group, void *arg)
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of a custom backend: what is refused, with which sentence and with whose endpoint; older and
- * newer tables; every allocation fails in turn. */
+/* The table of a custom backend: what is refused, with which sentence and with whose endpoint;
+ * older and newer tables; every allocation fails in turn. */
 #include "group/group_test.h"
 #include "group/internal.h"
 
@@ -88,8 +88,8 @@ static void unknown(void *endpoint)
     unknown_called++;
 }
 
-/* A newer table is longer, an older one ends before some optional entry, or in the middle of one; what is
- * behind its end is not looked at. */
+/* A newer table is longer, an older one ends before some optional entry, or in the middle of one;
+ * what is behind its end is not looked at. */
 TEST(other_lengths)
 {
     struct {

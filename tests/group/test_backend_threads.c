@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The backend of thread ranks, called directly: what the collectives never ask of it, or not under load. */
+/* The backend of thread ranks, called directly: what the collectives never ask of it, or not under
+ * load. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -94,8 +95,8 @@ TEST(tags_and_ranks_must_match)
     pair_close(&p);
 }
 
-/* Thousands wait at once, so that many share a list; they are met in another order, three of each tag, and
- * every fifth tag's second one was taken back. */
+/* Thousands wait at once, so that many share a list; they are met in another order, three of each
+ * tag, and every fifth tag's second one was taken back. */
 TEST(many_wait)
 {
     enum { TAGS = 3001, EACH = 3 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Checked mode: what ranks disagree in beyond what every operation compares, found at the first operation
- * that differs; and unchecked groups do not mind. */
+/* Checked mode: what ranks disagree in beyond what every operation compares, found at the first
+ * operation that differs; and unchecked groups do not mind. */
 #include "group/collective.h"
 #include "group_test.h"
 #include "shard/shard.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every collective against a plain oracle: all types, reductions, world sizes and awkward counts, in
- * place and out of place, at unaligned addresses, in one segment and in many. */
+/* Every collective against a plain oracle: all types, reductions, world sizes and awkward counts,
+ * in place and out of place, at unaligned addresses, in one segment and in many. */
 #include "group/group_bench.h"
 
 static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16, CZ_I32, CZ_I64, CZ_U8};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Continuations: once, in the order of their operations, with children that match on all ranks; what
- * fails in them, and what they may not do. */
+/* Continuations: once, in the order of their operations, with children that match on all ranks;
+ * what fails in them, and what they may not do. */
 #include <stdatomic.h>
 
 #include "group/collective.h"
@@ -30,7 +30,8 @@ static cz_status log_it(cz_status status, void *context)
     return t->returns == CZ_OK ? status : cz_fail(t->returns, "number %d fails", t->number);
 }
 
-/* Some are attached at once, some later, on some ranks after the end; always before the next start. */
+/* Some are attached at once, some later, on some ranks after the end; always before the next
+ * start. */
 static cz_status each_rank_in_order(cz_group *group, void *arg)
 {
     enum { OPERATIONS = 30 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Backends of a program's own, made from the one of thread ranks: without notifications, without a thread
- * of the library, without sub-groups, unable to take back transfers, older, and wrong. */
+/* Backends of a program's own, made from the one of thread ranks: without notifications, without a
+ * thread of the library, without sub-groups, unable to take back transfers, older, and wrong. */
 #include <stdatomic.h>
 
 #include "group/collective.h"
@@ -205,8 +205,8 @@ TEST(no_sub_groups)
     expect_custom(&table, 3, each_rank_splits, NULL);
 }
 
-/* It cannot take transfers back: their memory is never used for anything else. (The receives of this
- * backend stay in its lists, as they would in MPI's.) */
+/* It cannot take transfers back: their memory is never used for anything else. (The receives of
+ * this backend stay in its lists, as they would in MPI's.) */
 static bool cannot_withdraw(void *endpoint, cz_transfer *transfer)
 {
     return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks that disagree, or whose own arguments are wrong: all ranks get the same status and sentence,
- * which names rank and thing; no data moves and the group works on. */
+/* Ranks that disagree, or whose own arguments are wrong: all ranks get the same status and
+ * sentence, which names rank and thing; no data moves and the group works on. */
 #include "group/collective.h"
 #include "group/group_test.h"
 
@@ -168,7 +168,8 @@ static cz_status untouched(const void *memory, size_t bytes)
     return CZ_OK;
 }
 
-/* One call in which `odd` is wrong, waited for at once or later, then one in which all are right. */
+/* One call in which `odd` is wrong, waited for at once or later, then one in which all are
+ * right. */
 static cz_status meet(cz_group *group, const fault *f, int odd, outcome *mine)
 {
     const int rank = cz_group_rank(group);

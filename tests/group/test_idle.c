@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A library that has nothing to do takes no core from the program: its threads sleep, they do not spin. */
+/* A library that has nothing to do takes no core from the program: its threads sleep, they do not
+ * spin. */
 #include "support/cz_test.h"
 
 #include <time.h>
@@ -19,7 +20,8 @@ typedef struct idle {
     double spent; /* seconds of all cores, during one second of wall-clock time */
 } idle;
 
-/* A group, a data-parallel model and an optimizer with kernel threads have worked, and then wait for the program. */
+/* A group, a data-parallel model and an optimizer with kernel threads have worked, and then wait
+ * for the program. */
 static cz_status sleep_between_steps(cz_group *group, void *context)
 {
     static float memory[8][2][COUNT];
@@ -60,7 +62,8 @@ TEST(threads_of_the_library_sleep_while_the_program_computes)
     for (int world = 1; world <= 4; world++) {
         idle i = {-1};
         assert_ranks_ok(world, sleep_between_steps, &i);
-        /* One thread that spins takes a whole second; threads that sleep between looks some thousandths. */
+        /* One thread that spins takes a whole second; threads that sleep between looks some
+         * thousandths. */
         if (i.spent < 0 || i.spent > 0.03)
             fail_msg("world size %d: %.3f s of processor time in a second without work", world,
                      i.spent);

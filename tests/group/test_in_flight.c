@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One of every collective in flight at the same time, of different lengths, waited for from the last to
- * the first: each has what a plain oracle says. */
+/* One of every collective in flight at the same time, of different lengths, waited for from the
+ * last to the first: each has what a plain oracle says. */
 #include "group/group_bench.h"
 
 enum { KINDS = 13, MOST = 2000 };

@@ -58,7 +58,8 @@ static void check_broadcast(question *q)
                         from == root && to != root ? bytes_of(q, q->count) : 0);
 }
 
-/* The slices of the ranks are one after the other, reduced in place, and then sent to all others. */
+/* The slices of the ranks are one after the other, reduced in place, and then sent to all
+ * others. */
 static void check_all_reduce(question *q)
 {
     int64_t begin = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank that leaves: before, between or during operations, in peace or with an error. The others get
- * CZ_ERR_PEER and a sentence that names it, and nothing hangs or leaks. */
+/* A rank that leaves: before, between or during operations, in peace or with an error. The others
+ * get CZ_ERR_PEER and a sentence that names it, and nothing hangs or leaks. */
 #include <stdatomic.h>
 
 #include "group/group_test.h"
@@ -25,7 +25,8 @@ static cz_status all_reduce(cz_group *group, float *values, const cz_operation_o
     return cz_all_reduce(group, values, COUNT, CZ_F32, CZ_SUM, options);
 }
 
-/* Destroy the group with works in hand: they have ended then, and may be used and destroyed later. */
+/* Destroy the group with works in hand: they have ended then, and may be used and destroyed
+ * later. */
 static cz_status leave_with_works(cz_group *group)
 {
     static _Thread_local float values[HELD][COUNT];
@@ -219,7 +220,8 @@ TEST(a_broken_group_stays_broken)
         expect_ok(world, 0, each_rank_goes_on, NULL);
 }
 
-/* Continuations of operations that never ended run, once, with the status; and cannot start more. */
+/* Continuations of operations that never ended run, once, with the status; and cannot start
+ * more. */
 typedef struct told {
     cz_group *group;
     int runs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks that meet by letters, with small data in them: as many messages as that takes, the bits of a plain sum on
- * either side of the limit, and failures that are the same on all ranks. */
+/* Ranks that meet by letters, with small data in them: as many messages as that takes, the bits of
+ * a plain sum on either side of the limit, and failures that are the same on all ranks. */
 #include "group/group_test.h"
 #include "group/internal.h"
 

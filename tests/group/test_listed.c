@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives with a count for each rank: nothing for some, everything for one, anything; and lists that
- * are wrong or differ. */
+/* Collectives with a count for each rank: nothing for some, everything for one, anything; and lists
+ * that are wrong or differ. */
 #include "group/group_bench.h"
 
 /* Where rank r's part begins. */
@@ -65,8 +65,8 @@ static cz_status check_scatter(bench *b, const int64_t *counts, int root, bool i
     return status;
 }
 
-/* How the elements are dealt out: 0: at random, 1: many of them, 2: all to one rank, 3: none, 4: very
- * unevenly. */
+/* How the elements are dealt out: 0: at random, 1: many of them, 2: all to one rank, 3: none, 4:
+ * very unevenly. */
 static void make_counts(int kind, int size, int64_t *counts)
 {
     uint64_t state = (uint64_t)(kind * 100 + size);

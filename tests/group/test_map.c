@@ -118,8 +118,8 @@ static void reduced(const layout *l, const memory *m, int size, cz_reduction red
         free(inputs[r]);
 }
 
-/* Every element of `got` is that of `owned` where this rank (or, with rank -1, anyone) owns it and the
- * parameter takes part, and that of `elsewhere` where not. */
+/* Every element of `got` is that of `owned` where this rank (or, with rank -1, anyone) owns it and
+ * the parameter takes part, and that of `elsewhere` where not. */
 static cz_status compare(const layout *l, const memory *m, int rank, int p, const char *got,
                          const char *owned, const char *elsewhere)
 {
@@ -187,7 +187,8 @@ static cz_status check_gather(cz_group *group, const layout *l, memory *m)
     return CZ_OK;
 }
 
-/* A step: elements of `result` are what an owner updates. Tiles come once each, and with their gradients. */
+/* A step: elements of `result` are what an owner updates. Tiles come once each, and with their
+ * gradients. */
 typedef struct updates {
     memory *memory;
     cz_dtype dtype;

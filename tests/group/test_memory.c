@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every allocation fails in turn: whoever it hits reports it, all ranks return an error, nothing leaks.
- * In a steady state nothing is allocated. */
+/* Every allocation fails in turn: whoever it hits reports it, all ranks return an error, nothing
+ * leaks. In a steady state nothing is allocated. */
 #include <stdatomic.h>
 
 #include "group/collective.h"
@@ -45,7 +45,8 @@ TEST(creation_of_self)
     }
 }
 
-/* The first operations of a group, some in flight together, one with a continuation and its child. */
+/* The first operations of a group, some in flight together, one with a continuation and its
+ * child. */
 typedef struct rank_memory {
     cz_group *group;
     float child;
@@ -180,8 +181,8 @@ static cz_status take_long(cz_status status, void *context)
     return status;
 }
 
-/* As many at once as ever: while a continuation takes long, nothing of the rank moves on. Without it
- * some might end before the next ones begin, also in all rounds but a late one. */
+/* As many at once as ever: while a continuation takes long, nothing of the rank moves on. Without
+ * it some might end before the next ones begin, also in all rounds but a late one. */
 static cz_status all_at_once(cz_group *group, float *large, float *small)
 {
     cz_work *work;

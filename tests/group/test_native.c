@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Groups whose backend has collectives of its own: right results, no headers except in checked mode, and
- * what the backend refuses is done by the library. */
+/* Groups whose backend has collectives of its own: right results, no headers except in checked
+ * mode, and what the backend refuses is done by the library. */
 #include "group/collective.h"
 #include "group/native_backend.h"
 #include "support/training.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes wrong on groups whose backend has collectives of its own: ranks that are late, that leave, whose
- * arguments are wrong, that disagree; and backends that fail or are not complete. */
+/* What goes wrong on groups whose backend has collectives of its own: ranks that are late, that
+ * leave, whose arguments are wrong, that disagree; and backends that fail or are not complete. */
 #include "group/native_backend.h"
 
 static const int worlds[] = {1, 2, 3, 5};
@@ -171,7 +171,8 @@ TEST(wrong_arguments)
 
 /* ---- operations that other ranks need still end ---- */
 
-/* Rank 0 does the first operation and breaks the group in the second; the others come later to both. */
+/* Rank 0 does the first operation and breaks the group in the second; the others come later to
+ * both. */
 static cz_status each_rank_late(cz_group *group, void *arg)
 {
     trial *t = arg;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* An operation for which one rank has no memory: all ranks get CZ_ERR_MEMORY and the group works on,
- * however often it happens. */
+/* An operation for which one rank has no memory: all ranks get CZ_ERR_MEMORY and the group works
+ * on, however often it happens. */
 #include "group/group_test.h"
 
 enum { WORLD = 3, COUNT = 500, STEPS = 8 };
 
-/* What each step of a program said on this rank; errors do not stop it, as they do not stop the others. */
+/* What each step of a program said on this rank; errors do not stop it, as they do not stop the
+ * others. */
 typedef struct record {
     outcome steps[STEPS];
     atomic_int *at_the_end; /* ranks that have done all steps */
@@ -144,8 +145,8 @@ TEST(again_and_again)
             expect_ok(world, 0, each_rank_starved, &odd);
 }
 
-/* A continuation cannot wait for the spare memory to come back: the second such operation in it breaks the
- * group, on all ranks, from the continuation's operation on. */
+/* A continuation cannot wait for the spare memory to come back: the second such operation in it
+ * breaks the group, on all ranks, from the continuation's operation on. */
 typedef struct pair {
     cz_group *group;
     bool odd;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks on several machines that have some each: the bits that they give in one process, wherever they are; and as
- * few bytes between machines as that takes. */
+/* Ranks on several machines that have some each: the bits that they give in one process, wherever
+ * they are; and as few bytes between machines as that takes. */
 #include "group/group_test.h"
 
 enum { COUNT = 10007, MACHINES = 3 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects: bytes of a length that only the root knows, of many lengths from every root; and what is wrong
- * with one rank's arguments, or with its memory, is seen by all. */
+/* Objects: bytes of a length that only the root knows, of many lengths from every root; and what is
+ * wrong with one rank's arguments, or with its memory, is seen by all. */
 #include "group/group_test.h"
 
 static const size_t lengths[] = {0, 1, 7, 64, 1000, 300001, 3};

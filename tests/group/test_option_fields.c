@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Every field of every struct of options, as the library's tables have them: another value on one
- * rank is refused by all of them with one sentence that has the field's name, or the table says that
- * it is that rank's own business, and then it changes no bit; what is out of its range is refused.
- * The tables cover all bytes of each struct, and the list all structs of the public headers, so that
- * no new one can be forgotten. */
+ * rank is refused by all of them with one sentence that has the field's name, or the table says
+ * that it is that rank's own business, and then it changes no bit; what is out of its range is
+ * refused. The tables cover all bytes of each struct, and the list all structs of the public
+ * headers, so that no new one can be forgotten. */
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>

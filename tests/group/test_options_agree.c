@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of a group that its ranks give differently, each making its own handle: refused by all of them, with the option
- * and both values, before anything moves; or harmless, with the same bits. */
+/* Options of a group that its ranks give differently, each making its own handle: refused by all of
+ * them, with the option and both values, before anything moves; or harmless, with the same bits. */
 #include "group/group_test.h"
 #include "group/internal.h"
 
@@ -144,7 +144,8 @@ TEST(a_backend_with_collectives_finds_it_too)
     assert_int_equal(atomic_load(&native_calls), 0);
 }
 
-/* A message that is larger than its place is refused whoever sent it: headers are no protection there. */
+/* A message that is larger than its place is refused whoever sent it: headers are no protection
+ * there. */
 static cz_status send_more(cz_group *group, void *arg)
 {
     char data[64] = {0}, place[16 + 48];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of sums: a binary tree over the ranks, the same bits on every rank and for every segment
- * size, 16-bit types added in f32 and rounded once, an average divided once. */
+/* The order of sums: a binary tree over the ranks, the same bits on every rank and for every
+ * segment size, 16-bit types added in f32 and rounded once, an average divided once. */
 #include <math.h>
 
 #include "group/group_test.h"
@@ -92,8 +92,8 @@ TEST(halves_are_rounded_once)
         }
 }
 
-/* bf16 has 8 bits: sums in bf16 lose the small terms. In f32 the sum is 271 and the mean 16.9375, and
- * the one rounding, to even, gives 272 and 17. */
+/* bf16 has 8 bits: sums in bf16 lose the small terms. In f32 the sum is 271 and the mean 16.9375,
+ * and the one rounding, to even, gives 272 and 17. */
 TEST(means_of_16_bit_values_keep_small_terms)
 {
     static uint16_t inputs[MANY_RANKS][COUNT], wanted[COUNT];

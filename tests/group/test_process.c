@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library takes from its process: its threads and signals, children of fork(), threads that are cancelled. */
+/* What the library takes from its process: its threads and signals, children of fork(), threads
+ * that are cancelled. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -71,7 +72,8 @@ TEST(threads_of_the_library_block_all_signals)
 
 /* ---- children of fork() ---- */
 
-/* In the child: everything says no, with a sentence, and everything goes away. What it ends with. */
+/* In the child: everything says no, with a sentence, and everything goes away. What it ends
+ * with. */
 static int use_and_destroy(cz_group *group, cz_zero *zero, cz_work *work)
 {
     float value = 1;

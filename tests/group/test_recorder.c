@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The flight recorder: files when a group breaks and on SIGUSR2, with the last operations of each rank. */
+/* The flight recorder: files when a group breaks and on SIGUSR2, with the last operations of each
+ * rank. */
 #include <dirent.h>
 #include <jansson.h>
 #include <signal.h>
@@ -123,7 +124,8 @@ static void break_one(void)
     assert_ranks_ok(3, break_in_the_end, NULL);
 }
 
-/* Names are known before; a link of such a name is replaced, and where it points nothing changes. */
+/* Names are known before; a link of such a name is replaced, and where it points nothing
+ * changes. */
 TEST(links_in_the_folder_are_not_followed)
 {
     char path[600], victim[300], line[32] = "";

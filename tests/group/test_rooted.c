@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reduce, gather, scatter and all-to-all against plain oracles: every root, in place and out of place,
- * NULL where a rank's buffer is not looked at. */
+/* Reduce, gather, scatter and all-to-all against plain oracles: every root, in place and out of
+ * place, NULL where a rank's buffer is not looked at. */
 #include "group/group_bench.h"
 
 static const cz_dtype dtypes[] = {CZ_F32, CZ_BF16, CZ_F64, CZ_I64, CZ_U8};

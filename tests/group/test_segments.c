@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Results have the same bits for every segment size: each collective on blocks of several segments and on
- * blocks smaller than one. */
+/* Results have the same bits for every segment size: each collective on blocks of several segments
+ * and on blocks smaller than one. */
 #include "group/group_test.h"
 
 enum { RESULTS = 13, BLOCK = 1500, BYTES = MANY_RANKS * BLOCK * 4 };

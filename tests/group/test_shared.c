@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that ranks share: one block for all, counted once, gone with the last handle; what one rank cannot have,
- * none has. */
+/* Memory that ranks share: one block for all, counted once, gone with the last handle; what one
+ * rank cannot have, none has. */
 #include <sys/resource.h>
 
 #include "group/group_test.h"

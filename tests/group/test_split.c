@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sub-groups: who is in them and in which order, groups of groups, operations on several at once, and
- * what happens when a rank is wrong, has no memory, or leaves. */
+/* Sub-groups: who is in them and in which order, groups of groups, operations on several at once,
+ * and what happens when a rank is wrong, has no memory, or leaves. */
 #include "group/group_test.h"
 
 /* The sum of the members' ranks in the world, and a broadcast from the last of them. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who started this process, from the environment: processes that were started together are never a training each. */
+/* Who started this process, from the environment: processes that were started together are never a
+ * training each. */
 #include <stdlib.h>
 #include <string.h>
 

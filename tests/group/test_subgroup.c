@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Sub-groups: who is in them and in which order, splits of splits, several at work beside their parent,
- * and what is wrong with one rank's arguments. */
+/* Sub-groups: who is in them and in which order, splits of splits, several at work beside their
+ * parent, and what is wrong with one rank's arguments. */
 #include "group/group_test.h"
 
 enum { COUNT = 41, HELD = 4 };
 
 /* ---- what members are wanted, computed without a group ---- */
 
-/* How the ranks of a group split: by turns, in halves, all together in reverse, with some left out. */
+/* How the ranks of a group split: by turns, in halves, all together in reverse, with some left
+ * out. */
 static void rule(int kind, int rank, int size, int *color, int *key)
 {
     static const int three[] = {2, 0, 2, 1, 0, 7, 2, 1, 1, 0, 2};
@@ -166,7 +167,8 @@ TEST(lists)
         expect_ok(world, 0, each_rank_lists, NULL);
 }
 
-/* One rank has another list in turn: it is wrong, or it is right and differs. All ranks hear of it. */
+/* One rank has another list in turn: it is wrong, or it is right and differs. All ranks hear of
+ * it. */
 static cz_status each_rank_lists_wrongly(cz_group *group, void *arg)
 {
     static const int lists[][2] = {{0, 1}, {0, -1}, {0, 99}, {1, 1}, {1, 0}, {0, 2}, {0, 0}};

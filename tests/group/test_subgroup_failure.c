@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sub-groups when something goes wrong: the parent goes first, a rank leaves one of them, does not come,
- * leaves in the middle of a split, or has no memory. */
+/* Sub-groups when something goes wrong: the parent goes first, a rank leaves one of them, does not
+ * come, leaves in the middle of a split, or has no memory. */
 #include "group/group_test.h"
 
 enum { COUNT = 3000, HELD = 4 };
@@ -146,7 +146,8 @@ TEST(a_rank_leaves_a_subgroup)
         }
 }
 
-/* The other way round: the parent is broken by a rank that left it, a sub-group without it goes on. */
+/* The other way round: the parent is broken by a rank that left it, a sub-group without it goes
+ * on. */
 static cz_status each_rank_parent_breaks(cz_group *group, void *arg)
 {
     cz_group *sub = NULL, *next = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program is told by a sub-group: ranks by their numbers in the world, and which group it was. */
+/* What a program is told by a sub-group: ranks by their numbers in the world, and which group it
+ * was. */
 #include "czero/zero.h"
 #include "group/group_test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sharded optimizers on several sub-groups of a rank, stepping at the same time on threads of their own:
- * each gives the bits of one unsharded optimizer on the mean gradient of its sub-group. */
+/* Sharded optimizers on several sub-groups of a rank, stepping at the same time on threads of their
+ * own: each gives the bits of one unsharded optimizer on the mean gradient of its sub-group. */
 #include "group/group_test.h"
 #include "support/training.h"
 

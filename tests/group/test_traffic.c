@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank has sent: to the byte what the algorithms of the group send, headers apart, sub-groups included. */
+/* What a rank has sent: to the byte what the algorithms of the group send, headers apart,
+ * sub-groups included. */
 #include "group/group_test.h"
 #include "group/internal.h"
 #include "group/native_backend.h"
@@ -50,7 +51,8 @@ static cz_status each_operation(cz_group *group, cz_group *counted, cz_group_inf
     return expect_data(counted, last, "barrier", 0);
 }
 
-/* Of every operation each rank but the root sends its header up the tree, and the verdict to each child. */
+/* Of every operation each rank but the root sends its header up the tree, and the verdict to each
+ * child. */
 static cz_status count_headers(cz_group *group, cz_group_info *last)
 {
     const cz_group_info before = *last;
@@ -112,7 +114,8 @@ TEST(arguments)
     cz_group_destroy(&group);
 }
 
-/* A backend's own collectives are counted, and nothing is said of their bytes. The first one has a header. */
+/* A backend's own collectives are counted, and nothing is said of their bytes. The first one has a
+ * header. */
 static cz_status each_native(cz_group *group, void *arg)
 {
     cz_group_info before = CZ_GROUP_INFO_INIT, traffic = before;

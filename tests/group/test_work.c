@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations that were started: waiting in any order and from several threads, polling, letting go of
- * handles, many at once. */
+/* Operations that were started: waiting in any order and from several threads, polling, letting go
+ * of handles, many at once. */
 #include <stdatomic.h>
 
 #include "group/group_test.h"
@@ -135,8 +135,8 @@ TEST(polling)
         expect_ok(world, 0, each_rank_polls, NULL);
 }
 
-/* A call that waits takes over from the executor's thread, at whatever moment it comes: while that one
- * moves operations on, looks at the time, or falls asleep. */
+/* A call that waits takes over from the executor's thread, at whatever moment it comes: while that
+ * one moves operations on, looks at the time, or falls asleep. */
 static cz_status each_rank_takes_over(cz_group *group, void *arg)
 {
     uint64_t state = 9 + (uint64_t)cz_group_rank(group);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/headers/languages.sh ROOT CC LIBRARY: what stands beside a macro does what the macro does, in C and in C++; a
-# macro that only C can use says so in C++; and the README's program in C++ does what that in C does.
+# tests/headers/languages.sh ROOT CC LIBRARY: what stands beside a macro does what the macro does,
+# in C and in C++; a macro that only C can use says so in C++; and the README's program in C++ does
+# what that in C does.
 set -eu
 root=$1 cc=$2 library=$3
 flags="-Wall -Wextra -Wpedantic -Wconversion -Werror -I $root/include"
@@ -9,7 +10,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
 
-# Each _INIT has its function, with the same bytes; then the functions beside CZ_HYPERS, CZ_LABEL and CZ_START.
+# Each _INIT has its function, with the same bytes; then the functions beside CZ_HYPERS, CZ_LABEL
+# and CZ_START.
 {
     cat <<'END'
 #include <czero/czero.h>

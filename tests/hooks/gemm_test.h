@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Products for PowerSGD that are not the library's: a BLAS where there is one, and plain ones of other bits. */
+/* Products for PowerSGD that are not the library's: a BLAS where there is one, and plain ones of
+ * other bits. */
 #ifndef CZ_GEMM_TEST_H
 #define CZ_GEMM_TEST_H
 

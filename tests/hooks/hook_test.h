@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One rank's model and ddp with a hook, for tests of hooks: parameters lie in buckets in the order in which a test
- * lists them. */
+/* One rank's model and ddp with a hook, for tests of hooks: parameters lie in buckets in the order
+ * in which a test lists them. */
 #ifndef CZ_HOOK_TEST_H
 #define CZ_HOOK_TEST_H
 
@@ -101,8 +101,8 @@ static inline cz_status subject_create(subject *s, cz_group *group, const layout
     return cz_ddp_create(&s->ddp, group, s->model, &options);
 }
 
-/* A pass over these gradients (all parameters one after the other), of which those with a flag in `unused` are not
- * marked. NULL: all are. */
+/* A pass over these gradients (all parameters one after the other), of which those with a flag in
+ * `unused` are not marked. NULL: all are. */
 static inline cz_status subject_pass(subject *s, const float *gradients, const bool *unused)
 {
     for (int k = 0; k < s->layout->count; k++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* States of hooks that differ between ranks by what happened to them since they were made: refused when the pass begins,
- * by all ranks with one sentence that has hook and setting. */
+/* States of hooks that differ between ranks by what happened to them since they were made: refused
+ * when the pass begins, by all ranks with one sentence that has hook and setting. */
 #include <string.h>
 
 #include "czero/czero.h"

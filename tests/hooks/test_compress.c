@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Gradients in 16 bits: golden results, the definition (a sum in f32, one division, one rounding) for any world, and
- * what may not overflow. */
+/* Gradients in 16 bits: golden results, the definition (a sum in f32, one division, one rounding)
+ * for any world, and what may not overflow. */
 #include <math.h>
 
 #include "hooks/hook_test.h"

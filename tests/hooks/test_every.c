@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Every hook, alone and around others: what an overlapped sharded optimizer makes of a hook's gradients has the bits
- * of an unsharded one on the same gradients; frozen and unused parameters; nothing is allocated later on;
- * no memory on one rank is an error of the pass on all, and the next pass is right. */
+/* Every hook, alone and around others: what an overlapped sharded optimizer makes of a hook's
+ * gradients has the bits of an unsharded one on the same gradients; frozen and unused parameters;
+ * nothing is allocated later on; no memory on one rank is an error of the pass on all, and the next
+ * pass is right. */
 #include <math.h>
 
 #include "hooks/hook_test.h"
@@ -201,7 +202,8 @@ TEST(overlapped_steps)
 
 /* ---- out of memory on one rank ---- */
 
-/* Passes until one is right; then the result is that of a rank that never failed, where hooks remember nothing. */
+/* Passes until one is right; then the result is that of a rank that never failed, where hooks
+ * remember nothing. */
 static cz_status retry_rank(cz_group *group, void *arg)
 {
     const trial *t = arg;
@@ -248,8 +250,8 @@ TEST(no_memory)
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
-/* ---- buffers and errors are had once ----
- * Not compared: how many operations a group keeps, which is how many happened to be in flight at once. */
+/* ---- buffers and errors are had once ---- Not compared: how many operations a group keeps, which
+ * is how many happened to be in flight at once. */
 
 static cz_status steady_rank(cz_group *group, void *arg)
 {

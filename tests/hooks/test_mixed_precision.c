@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Low-precision gradients, reduced in another type: full-precision means are not rounded twice; a parameter is handed
- * over once, when its gradient is final; a program that fails then ends the pass everywhere. */
+/* Low-precision gradients, reduced in another type: full-precision means are not rounded twice; a
+ * parameter is handed over once, when its gradient is final; a program that fails then ends the
+ * pass everywhere. */
 #include "hooks/hook_test.h"
 #include "tensor/model.h"
 
@@ -42,7 +43,8 @@ static cz_status make_full(receiver *r, const trial *t)
     return CZ_OK;
 }
 
-/* The mean of what all ranks have, in the type in which it is reduced; gradients are exact in theirs. */
+/* The mean of what all ranks have, in the type in which it is reduced; gradients are exact in
+ * theirs. */
 static cz_status mean_of(const trial *t, cz_group *group, const float *in, int64_t count,
                          float *out)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Columns whose squares are beyond the range of double are made orthonormal as those of ordinary size. */
+/* Columns whose squares are beyond the range of double are made orthonormal as those of ordinary
+ * size. */
 #include "hooks/powersgd.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Means over blocks of ranks: the bits of an all-reduce in a sub-group, for blocks of any sizes and any order of
- * ranks; when they begin. */
+/* Means over blocks of ranks: the bits of an all-reduce in a sub-group, for blocks of any sizes and
+ * any order of ranks; when they begin. */
 #include "hooks/hook_test.h"
 #include "base/half.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* PowerSGD: golden runs and the numbers drawn in them; what an exact approximation gives; errors, lost columns,
- * overflow, parameters that come and go. */
+/* PowerSGD: golden runs and the numbers drawn in them; what an exact approximation gives; errors,
+ * lost columns, overflow, parameters that come and go. */
 #include <math.h>
 
 #include "hooks/gemm_test.h"
@@ -292,7 +292,8 @@ static cz_status exact_rank(cz_group *group, void *arg)
     return status;
 }
 
-/* Of a rank above that of the gradients, too: columns that depend on others must not count twice. */
+/* Of a rank above that of the gradients, too: columns that depend on others must not count
+ * twice. */
 TEST(low_ranks_are_exact)
 {
     static const size_t caps[] = {1, 1000, 1 << 20};

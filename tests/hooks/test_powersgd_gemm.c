@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* PowerSGD with products of the program's own: they are asked for, and ranks whose products have other bits, as on
- * another processor, still have the same result. */
+/* PowerSGD with products of the program's own: they are asked for, and ranks whose products have
+ * other bits, as on another processor, still have the same result. */
 #include <math.h>
 
 #include "hooks/gemm_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* PowerSGD's state in and out: a run that is cut in two has the bits of one that is not, also where buckets are
- * made anew in between; what is refused changes nothing. */
+/* PowerSGD's state in and out: a run that is cut in two has the bits of one that is not, also where
+ * buckets are made anew in between; what is refused changes nothing. */
 #include "hooks/hook_test.h"
 
 enum { MOST = 1200, PASSES = 8, CUT = 4 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Gradients as bytes: golden scales, zero points, bytes and results, and a bound on the error for any world, cap and type. */
+/* Gradients as bytes: golden scales, zero points, bytes and results, and a bound on the error for
+ * any world, cap and type. */
 #include <math.h>
 
 #include "hooks/hook_test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a recorder notes of a hook, and that it changes nothing; hooks that are released with what is around them. */
+/* What a recorder notes of a hook, and that it changes nothing; hooks that are released with what
+ * is around them. */
 #include <math.h>
 
 #include "hooks/hook_test.h"
@@ -140,7 +141,8 @@ TEST(states_of_their_own)
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
-/* As a program has it that was compiled before `release` was added, with something of its own after it. */
+/* As a program has it that was compiled before `release` was added, with something of its own after
+ * it. */
 typedef struct shorter_hook {
     size_t size;
     const char *name;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/install/pkgconfig.sh CMAKE BUILD CC: install under DESTDIR, move the tree, then build and run
-# a program with the flags that pkg-config gives, against the shared and the static library.
+# tests/install/pkgconfig.sh CMAKE BUILD CC: install under DESTDIR, move the tree, then build and
+# run a program with the flags that pkg-config gives, against the shared and the static library.
 set -eu
 cmake=$1 build=$2 cc=$3
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Archives: one process reads what ranks have saved, or another program, without a group, a model or an optimizer. */
+/* Archives: one process reads what ranks have saved, or another program, without a group, a model
+ * or an optimizer. */
 #include "support/cz_test.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Uneven inputs, in all permutations, with each rule for the division and each way to step: the bits of one
- * process that does the same work. */
+/* Uneven inputs, in all permutations, with each rule for the division and each way to step: the
+ * bits of one process that does the same work. */
 #include <string.h>
 
 #include "czero/czero.h"

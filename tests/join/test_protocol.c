@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks say to each other while inputs are uneven: who shadows what and when, early ends, failures on one rank
- * in the body or in a shadow, and that nothing of it is left afterwards. */
+/* What ranks say to each other while inputs are uneven: who shadows what and when, early ends,
+ * failures on one rank in the body or in a shadow, and that nothing of it is left afterwards. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,8 @@ static cz_joinable joinable(thing *t, const char *name)
     return (cz_joinable){sizeof(cz_joinable), name, t, enter, shadow, finish, abandon};
 }
 
-/* Rank r has 2 (r + 1) inputs, and in each uses the first thing once, the second in every other one. */
+/* Rank r has 2 (r + 1) inputs, and in each uses the first thing once, the second in every other
+ * one. */
 static cz_status trace(cz_group *group, void *context)
 {
     thing a = {.group = group}, b = {.group = group};

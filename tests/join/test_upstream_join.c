@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Counterpart of upstream's test of joins: gradients and parameters of a data-parallel run with uneven inputs are
- * recorded on the rank with most of them; then a sharded optimizer, behind a joinable of the program's own that
- * writes the recorded gradients, has the same parameters after every step, those of shadows too. And what upstream
- * gets wrong: the two together, without that help. */
+/* Counterpart of upstream's test of joins: gradients and parameters of a data-parallel run with
+ * uneven inputs are recorded on the rank with most of them; then a sharded optimizer, behind a
+ * joinable of the program's own that writes the recorded gradients, has the same parameters after
+ * every step, those of shadows too. And what upstream gets wrong: the two together, without that
+ * help. */
 #include "support/joinables.h"
 #include "zero/upstream.h"
 #include "tensor/model.h"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Arguments for every type that a public function takes: valid ones, made when a call first needs them, and spoiled
- * ones. test_calls.c makes the calls, generate.awk knows the types from here.
+/* Arguments for every type that a public function takes: valid ones, made when a call first needs
+ * them, and spoiled ones. test_calls.c makes the calls, generate.awk knows the types from here.
  *
- *     HANDLE(cz_thing)            static void make_cz_thing(trial *t) sets t->cz_thing; cz_thing_destroy() ends it
- *     FIXTURE(word, type, n)      {body}: the argument, spoiled in way v of n, or valid if v is 0; t->name is its name
+ *     HANDLE(cz_thing)            static void make_cz_thing(trial *t) sets t->cz_thing;
+ *                                 cz_thing_destroy() ends it
+ *     FIXTURE(word, type, n)      {body}: the argument, spoiled in way v of n, or valid if v is 0;
+ *                                 t->name is its name
  *     static void valid_STRUCT()  what a valid struct has beyond its _INIT */
 #ifndef CZ_TEST_MISUSE_FIXTURES_H
 #define CZ_TEST_MISUSE_FIXTURES_H

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# Writes misuse_calls.h: for every public function a call whose arguments come from fixtures.h, each of them valid or
-# spoiled in one way, and a table of all of them.
+# Writes misuse_calls.h: for every public function a call whose arguments come from fixtures.h, each
+# of them valid or spoiled in one way, and a table of all of them.
 #
 #     awk [-v only=czero/mpi.h] -f generate.awk fixtures.h… HEADER… > misuse_calls.h
 #
-# `only`: the header whose functions are called; others say what types there are.
-# Enumerations and structs are spoiled by what their declarations say. Any other type of an argument needs a FIXTURE in
-# fixtures.h; without one this ends with a sentence that says so, and 1.
+# `only`: the header whose functions are called; others say what types there are. Enumerations and
+# structs are spoiled by what their declarations say. Any other type of an argument needs a FIXTURE
+# in fixtures.h; without one this ends with a sentence that says so, and 1.
 
 function trim(text)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Every public function with every argument spoiled in turn, as its header declares them (generate.awk): NULL, numbers out
- * of range, enumerators that do not exist, structs of a wrong size, with unknown bytes, or with a field out of range,
- * texts that are empty, long, or no texts. Which functions those are, and what their arguments, is said by the two headers
- * that are included first: of the library, or of a plugin (tests/mpi/misuse_fixtures.h). On one rank; on two, of which one alone or both make the mistake. Each function
- * in a process of its own: what comes back is a status with a sentence, and never a crash, a hang, a leak or a group of no use. */
+/* Every public function with every argument spoiled in turn, as its header declares them
+ * (generate.awk): NULL, numbers out of range, enumerators that do not exist, structs of a wrong
+ * size, with unknown bytes, or with a field out of range, texts that are empty, long, or no texts.
+ * Which functions those are, and what their arguments, is said by the two headers that are included
+ * first: of the library, or of a plugin (tests/mpi/misuse_fixtures.h). On one rank; on two, of
+ * which one alone or both make the mistake. Each function in a process of its own: what comes back
+ * is a status with a sentence, and never a crash, a hang, a leak or a group of no use. */
 #ifndef MISUSE_FIXTURES
 #define MISUSE_FIXTURES "misuse/fixtures.h"
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A job for tests/multihost/chaos.sh to strike at: collectives and sharded steps in a loop, every result
- * compared with what it must be. chaos LEVEL FOLDER, under mpirun. Each rank writes FOLDER/rank.N:
+/* A job for tests/multihost/chaos.sh to strike at: collectives and sharded steps in a loop, every
+ * result compared with what it must be. chaos LEVEL FOLDER, under mpirun. Each rank writes
+ * FOLDER/rank.N:
  *
  *     pid 123        ready         round 17
  *     error: …       what an operation returned      destroyed    its objects
  *     wrong: …       an operation returned CZ_OK and other values
  *
- * After an error it waits to be killed. SIGUSR1: it returns from main. SIGUSR2: it calls exit(0). */
+ * After an error it waits to be killed. SIGUSR1: it returns from main. SIGUSR2: it calls
+ * exit(0). */
 #include "mpi/mpi_test.h"
 
 #include <fcntl.h>

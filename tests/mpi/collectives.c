@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The library on MPI: collectives give the values, and sums the bits, that they give on every backend; on
- * sub-groups, several at once, and beside MPI calls of the program. collectives LEVEL, under mpirun. */
+/* The library on MPI: collectives give the values, and sums the bits, that they give on every
+ * backend; on sub-groups, several at once, and beside MPI calls of the program. collectives LEVEL,
+ * under mpirun. */
 #include "mpi/mpi_test.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Data-parallel models on MPI, under an unsharded optimizer and under a sharded one that steps after the passes
- * or inside them: the bits of one unsharded process whatever the order of marks; what happens when a rank fails
- * in a pass, leaves, or dies. ddp LEVEL train|fails|leaves|dies, under mpirun. */
+/* Data-parallel models on MPI, under an unsharded optimizer and under a sharded one that steps
+ * after the passes or inside them: the bits of one unsharded process whatever the order of marks;
+ * what happens when a rank fails in a pass, leaves, or dies. ddp LEVEL train|fails|leaves|dies,
+ * under mpirun. */
 #include "mpi/mpi_test.h"
 
 #include <signal.h>
@@ -195,7 +196,8 @@ static void expect(cz_status got, cz_status wanted, const char *text)
           cz_status_name(got), cz_last_error(), cz_status_name(wanted), text);
 }
 
-/* The last rank lacks a mark in a pass: all ranks hear which, are alike, and the next pass works. */
+/* The last rank lacks a mark in a pass: all ranks hear which, are alike, and the next pass
+ * works. */
 static void fail_once(const mode *m)
 {
     char text[64];
@@ -226,7 +228,8 @@ static void fails(void)
     cz_group_destroy(&group);
 }
 
-/* Passes, and in the middle of one the last rank goes; the others get an error, and can destroy all. */
+/* Passes, and in the middle of one the last rank goes; the others get an error, and can destroy
+ * all. */
 static void lose_a_rank(void (*go)(void))
 {
     for (int k = 0; k < 2; k++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How jobs end: ranks that leave, stop, die; MPI that ends before its groups; and what a group costs that
- * nobody uses. endings LEVEL WHAT, under mpirun, two ranks or more. */
+/* How jobs end: ranks that leave, stop, die; MPI that ends before its groups; and what a group
+ * costs that nobody uses. endings LEVEL WHAT, under mpirun, two ranks or more. */
 #include "mpi/mpi_test.h"
 
 #include <signal.h>
@@ -138,8 +138,9 @@ static void name_odd_ranks(char *text, size_t bytes)
         length += (size_t)snprintf(text + length, bytes - length, "%s %d", r > 1 ? "," : "", r);
 }
 
-/* Odd ranks come when the others have been warned, or do not come before the timeout. The second group is
- * for them to wait until then; so their carrier, or calls of the library, can answer meanwhile. */
+/* Odd ranks come when the others have been warned, or do not come before the timeout. The second
+ * group is for them to wait until then; so their carrier, or calls of the library, can answer
+ * meanwhile. */
 static void end_late(void)
 {
     char late[64], expected[128];
@@ -179,8 +180,8 @@ static void end_late(void)
     cz_group_destroy(&other);
 }
 
-/* At any moment, so in the middle of a transfer as well. A process of its own stops the rank and wakes it
- * up after the others have noticed. */
+/* At any moment, so in the middle of a transfer as well. A process of its own stops the rank and
+ * wakes it up after the others have noticed. */
 static void freeze_after(int microseconds)
 {
     const pid_t rank = getpid();

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/mpi/examples.sh EXAMPLES RANKS MPIRUN…: the examples give the same bits as MPI processes and as
-# thread ranks: the weights of the MLP, every loss of the GPT. One that uses MPI itself gives the same
-# bits with shared memory and by messages, and to 4 digits the losses of one process.
+# tests/mpi/examples.sh EXAMPLES RANKS MPIRUN…: the examples give the same bits as MPI processes and
+# as thread ranks: the weights of the MLP, every loss of the GPT. One that uses MPI itself gives the
+# same bits with shared memory and by messages, and to 4 digits the losses of one process.
 set -eu
 examples=$1
 ranks=$2
@@ -83,7 +83,8 @@ if [ -x "$examples/12_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     [ "$(wc -l <"$work/e/metrics.jsonl")" = $((step + 8)) ] || fail "12_gpt did not go on under mpirun"
     cmp "$work/e.losses" "$work/f.losses" || fail "12_gpt stopped under mpirun has other losses"
 
-    # with hooks: the same losses; of what all_reduce sends as much, but for headers, which are fewer in one way
+    # with hooks: the same losses; of what all_reduce sends as much, but for headers, which are
+    # fewer in one way
     small="$small --hook all_reduce,reduce_scatter,fp16_compress(powersgd),quantize_per_tensor,post_local_sgd"
     # shellcheck disable=SC2086
     "$examples/12_gpt" $small --ranks "$ranks" --out "$work/c"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every hook of the registry on MPI, alone and around others: the bits of the same work on thread ranks of one process;
- * and a hook that fails on one rank, at once or in a continuation. hooks LEVEL train|fails, under mpirun. */
+/* Every hook of the registry on MPI, alone and around others: the bits of the same work on thread
+ * ranks of one process; and a hook that fails on one rank, at once or in a continuation. hooks
+ * LEVEL train|fails, under mpirun. */
 #include "mpi/mpi_test.h"
 
 #include "czero/czero.h"
@@ -148,7 +149,8 @@ static void hooked_clear(hooked *h)
     cz_model_destroy(&h->model);
 }
 
-/* Gradients with digits that rounding takes away, small enough for 16 bits; marks in an order of this rank. */
+/* Gradients with digits that rounding takes away, small enough for 16 bits; marks in an order of
+ * this rank. */
 static cz_status one_pass(hooked *h, int rank, int pass)
 {
     static const int strides[] = {1, 2, 3, 5};

@@ -42,7 +42,8 @@ static void launch_again_and_again(void)
     CHECK(cz_launch(add_up, NULL, NULL) == CZ_OK, "%s", cz_last_error());
 }
 
-/* A child, as a loader of data is, that ends with exit(): at once, and not as a process of the job. */
+/* A child, as a loader of data is, that ends with exit(): at once, and not as a process of the
+ * job. */
 static cz_status fork_one(cz_group *world, void *context)
 {
     const int ways = 3;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests/misuse/test_calls.c with czero/mpi.h: communicators, in processes that are MPI jobs of one. */
+/* For tests/misuse/test_calls.c with czero/mpi.h: communicators, in processes that are MPI jobs of
+ * one. */
 #ifndef CZ_TEST_MPI_MISUSE_FIXTURES_H
 #define CZ_TEST_MPI_MISUSE_FIXTURES_H
 

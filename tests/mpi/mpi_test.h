@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the programs under mpirun share: thread levels by name, and checks that end the whole job. */
+/* What the programs under mpirun share: thread levels by name, and checks that end the whole
+ * job. */
 #ifndef CZ_MPI_TEST_H
 #define CZ_MPI_TEST_H
 

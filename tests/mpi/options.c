@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of groups that differ between ranks: refused when the group is made, by all ranks with one sentence that has
- * the option and both values; or harmless. options LEVEL, under mpirun. */
+/* Options of groups that differ between ranks: refused when the group is made, by all ranks with
+ * one sentence that has the option and both values; or harmless. options LEVEL, under mpirun. */
 #include "mpi/mpi_test.h"
 
 enum { LARGEST = 300001 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Parts of a batch on MPI: after every step the bits of a plain loop over all parts, with every way of stepping,
- * weights, parameters that some parts do not use, and parameters that take several rounds. parts LEVEL, under
- * mpirun. */
+/* Parts of a batch on MPI: after every step the bits of a plain loop over all parts, with every way
+ * of stepping, weights, parameters that some parts do not use, and parameters that take several
+ * rounds. parts LEVEL, under mpirun. */
 #include "mpi/mpi_test.h"
 
 #include "support/part_trials.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/mpi/place.sh MACHINES turns|blocks PROGRAM…: a rank that takes itself for one on another of some machines,
-# which have ranks in turn or one block each. Under mpirun.
+# tests/mpi/place.sh MACHINES turns|blocks PROGRAM…: a rank that takes itself for one on another of
+# some machines, which have ranks in turn or one block each. Under mpirun.
 machines=$1
 how=$2
 shift 2

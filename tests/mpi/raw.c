@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The backend of the MPI plugin through its table, without the library above it; transfers of more than
- * 1000 bytes are cut. raw LEVEL, under mpirun. */
+/* The backend of the MPI plugin through its table, without the library above it; transfers of more
+ * than 1000 bytes are cut. raw LEVEL, under mpirun. */
 #include "mpi/raw.h"
 
 static void test_transfers(void)
@@ -78,8 +78,8 @@ static void test_many_at_once(void)
     table->leave(endpoint, NULL);
 }
 
-/* Two tags that are one for MPI. What is far ahead waits for the operation that is behind, of which not all
- * is posted yet. */
+/* Two tags that are one for MPI. What is far ahead waits for the operation that is behind, of which
+ * not all is posted yet. */
 static void test_far_ahead(int lane, uint64_t sequence, unsigned child)
 {
     const uint64_t behind = tag_of(lane, 5, 0, 1), later = tag_of(lane, 5, 0, 2),
@@ -211,7 +211,8 @@ static void test_break(void)
     table->leave(endpoint, NULL);
 }
 
-/* What broke a group is heard from who leaves it as well: that may be earlier than from who broke it. */
+/* What broke a group is heard from who leaves it as well: that may be earlier than from who broke
+ * it. */
 static void test_break_and_leave(void)
 {
     cz__endpoint *endpoint = create();
@@ -292,7 +293,8 @@ static bool shares(void *endpoint, int size)
     return any && !(set && strcmp(set, "0") == 0);
 }
 
-/* Every rank writes its part and reads those of its machine; in the group, or in one of its halves. */
+/* Every rank writes its part and reads those of its machine; in the group, or in one of its
+ * halves. */
 static void share(void *endpoint, int me, int size, int mark)
 {
     const bool wanted = shares(endpoint, size);

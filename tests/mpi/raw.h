@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The plugin's table without the library above it: endpoints, messages with known bytes, and waiting for
- * them. For one source file. */
+/* The plugin's table without the library above it: endpoints, messages with known bytes, and
+ * waiting for them. For one source file. */
 #ifndef CZ_MPI_TEST_RAW_H
 #define CZ_MPI_TEST_RAW_H
 

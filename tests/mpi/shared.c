@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that MPI ranks of one machine share: they see one block, none has one unless all have, ranks leave in any
- * order; sharded optimizers over values in it have the bits of one unsharded process. shared LEVEL, under mpirun. */
+/* Memory that MPI ranks of one machine share: they see one block, none has one unless all have,
+ * ranks leave in any order; sharded optimizers over values in it have the bits of one unsharded
+ * process. shared LEVEL, under mpirun. */
 #include "mpi/mpi_test.h"
 
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A job in which one rank stops (SIGSTOP) for good: stopped MOMENT RANK [LEVEL], under mpirun. It ends all the same, and
- * the others say why. "none": nobody stops, and all is well. LEVEL is what MPI then gives to the library at most. */
+/* A job in which one rank stops (SIGSTOP) for good: stopped MOMENT RANK [LEVEL], under mpirun. It
+ * ends all the same, and the others say why. "none": nobody stops, and all is well. LEVEL is what
+ * MPI then gives to the library at most. */
 #include <czero/czero.h>
 
 #include <mpi.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A sharded optimizer that reduces gradients itself, on MPI: after every step the bits of one unsharded process, with
- * every element-wise rule, with gradients that are missing on some ranks or on all and parameters that are frozen, and
- * when a rank leaves. zero LEVEL train|leaves, under mpirun. */
+/* A sharded optimizer that reduces gradients itself, on MPI: after every step the bits of one
+ * unsharded process, with every element-wise rule, with gradients that are missing on some ranks or
+ * on all and parameters that are frozen, and when a rank leaves. zero LEVEL train|leaves, under
+ * mpirun. */
 #include "mpi/mpi_test.h"
 
 #include "czero/czero.h"

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/multihost/chaos.sh PROGRAM SEED…: one trial for each seed. A job of tests/mpi/chaos.c on this machine
-# or on two hosts, thread level, victim and more by chance; at a random moment a rank is killed, stopped,
-# returns from main or calls exit, or the link of a host goes down, for good or for less than a second.
-# Within the timeout every rank that is left must say which operation failed because of whom, and destroy its
-# objects, or mpirun must end the job; after a short break of the link the job may also go on. No result may
-# be wrong. `chaos.sh PROGRAM 17` repeats trial 17. Exits with 77 if every trial was skipped.
+# tests/multihost/chaos.sh PROGRAM SEED…: one trial for each seed. A job of tests/mpi/chaos.c on
+# this machine or on two hosts, thread level, victim and more by chance; at a random moment a rank
+# is killed, stopped, returns from main or calls exit, or the link of a host goes down, for good or
+# for less than a second. Within the timeout every rank that is left must say which operation failed
+# because of whom, and destroy its objects, or mpirun must end the job; after a short break of the
+# link the job may also go on. No result may be wrong. `chaos.sh PROGRAM 17` repeats trial 17. Exits
+# with 77 if every trial was skipped.
 set -eu
 program=$(realpath "$1")
 here=$(dirname "$0")
@@ -38,8 +39,8 @@ end_job() {
 trap end_job EXIT
 trap 'exit 1' INT TERM
 
-# choose SEED: place, event, level, ranks, victim, seconds before the event, seconds of a short break, and
-# what mpirun does when a rank fails: end the job, or let the others find out.
+# choose SEED: place, event, level, ranks, victim, seconds before the event, seconds of a short
+# break, and what mpirun does when a rank fails: end the job, or let the others find out.
 choose() {
     awk -v seed="$1" '
     function chance(n) { x = x * 16807 % 2147483647; return int(x / 2147483647 * n) }
@@ -88,7 +89,8 @@ rounds() {
 pid_of() { sed -n 's/^pid //p' "$dir/log/rank.$1"; }
 gone() { [ "$(readlink "/proc/$(pid_of "$1")/exe")" != "$program" ]; }
 
-# Open MPI ends a process that reads the memory of another, which was killed: that one cannot say anything.
+# Open MPI ends a process that reads the memory of another, which was killed: that one cannot say
+# anything.
 let_go() {
     for rank in $watched; do
         if [ "$mpirun" = stays ] && gone "$rank" && ! grep -q ^destroyed "$dir/log/rank.$rank"; then
@@ -130,7 +132,8 @@ blamed() {
     esac
 }
 
-# Every error names an operation and who is to blame; perhaps others as well, whom that keeps waiting.
+# Every error names an operation and who is to blame; perhaps others as well, whom that keeps
+# waiting.
 check_errors() {
     for rank in $watched; do
         named=$(sed -nE 's/^error: .*\(operation [0-9]+\): .*ranks? ([0-9]+(, [0-9]+)*).*/\1/p' \

@@ -25,8 +25,8 @@ hosts_allowed() {
     return 1
 }
 
-# own_hosts SCRIPT ARGUMENTS…: run it again with names of hosts, and shared memory, that nobody else sees
-# and that end with it, however it ends. Returns at once in that second run.
+# own_hosts SCRIPT ARGUMENTS…: run it again with names of hosts, and shared memory, that nobody else
+# sees and that end with it, however it ends. Returns at once in that second run.
 own_hosts() {
     [ "${CZ_OWN_HOSTS:-no}" = no ] || return 0
     export CZ_OWN_HOSTS=yes

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/multihost/parts.sh PROGRAM: trainings in parts (tests/mpi/parts.c) on two and on three hosts with two ranks
-# each, in blocks and in turn, have the bits of a plain loop. Exits with 77 (skipped) where it cannot be tried.
+# tests/multihost/parts.sh PROGRAM: trainings in parts (tests/mpi/parts.c) on two and on three hosts
+# with two ranks each, in blocks and in turn, have the bits of a plain loop. Exits with 77 (skipped)
+# where it cannot be tried.
 set -eu
 program=$(realpath "$1")
 here=$(dirname "$0")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/multihost/run.sh DIR COMMAND…: Open MPI on the hosts czh0 and czh1 (or CZ_HOSTS of them) that up.sh made
-# in DIR, two ranks each (or CZ_RANKS_OF_HOST): shared memory inside a host, TCP between them. COMMAND may begin
-# with options of mpirun. Ends after 100 s at the latest.
+# tests/multihost/run.sh DIR COMMAND…: Open MPI on the hosts czh0 and czh1 (or CZ_HOSTS of them)
+# that up.sh made in DIR, two ranks each (or CZ_RANKS_OF_HOST): shared memory inside a host, TCP
+# between them. COMMAND may begin with options of mpirun. Ends after 100 s at the latest.
 set -eu
 dir=$(realpath "$1")
 shift

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/multihost/two_hosts.sh TESTS EXAMPLES: on two hosts with two ranks each, wherever the ranks are placed,
-# collectives give their values and the bits of tree sums, and the MLP is trained to the same bits as on
-# four thread ranks; and their traffic went over the link. Exits with 77 (skipped) where it cannot be tried.
+# tests/multihost/two_hosts.sh TESTS EXAMPLES: on two hosts with two ranks each, wherever the ranks
+# are placed, collectives give their values and the bits of tree sums, and the MLP is trained to the
+# same bits as on four thread ranks; and their traffic went over the link. Exits with 77 (skipped)
+# where it cannot be tried.
 set -eu
 tests=$1
 examples=$2

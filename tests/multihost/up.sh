@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/multihost/up.sh DIR N: hosts czh0 … czh(N-1) on this machine: network namespaces on a private
-# bridge, 10.77.0.1 and following; no traffic leaves it. DIR gets the agent that starts commands on a
-# host, each with a host name of its own. Needs root and iproute2. down.sh takes them away again.
+# tests/multihost/up.sh DIR N: hosts czh0 … czh(N-1) on this machine: network namespaces on a
+# private bridge, 10.77.0.1 and following; no traffic leaves it. DIR gets the agent that starts
+# commands on a host, each with a host name of its own. Needs root and iproute2. down.sh takes them
+# away again.
 set -eu
 dir=$1
 count=$2

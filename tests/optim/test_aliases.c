@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameters over the same memory: refused by name wherever one of them is in a group, and only there. */
+/* Parameters over the same memory: refused by name wherever one of them is in a group, and only
+ * there. */
 #include "optim/optim.h"
 #include "support/cz_test.h"
 

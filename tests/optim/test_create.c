@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Making an optimizer: what is refused and in which words, parameter groups, memory that is not there. */
+/* Making an optimizer: what is refused and in which words, parameter groups, memory that is not
+ * there. */
 #include "optim/optim.h"
 #include "support/cz_test.h"
 

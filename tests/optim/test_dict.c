@@ -68,7 +68,8 @@ TEST(what_it_holds)
     cz_model_destroy(&model);
 }
 
-/* x = 1, lr 0.1, momentum 0.9, gradient 1: 0.9 and 1; loaded by one with lr 0.01 and no momentum option:
+/* x = 1, lr 0.1, momentum 0.9, gradient 1: 0.9 and 1; loaded by one with lr 0.01 and no momentum
+ * option:
  * 0.71 and 1.9. */
 TEST(upstream_state_dict)
 {
@@ -105,8 +106,8 @@ TEST(upstream_state_dict)
     cz_model_destroy(&model);
 }
 
-/* A slot that came late, one that is out of use, values that were added, a parameter that never had a
- * gradient: out and in is the identity, and the next steps have the same bits. */
+/* A slot that came late, one that is out of use, values that were added, a parameter that never had
+ * a gradient: out and in is the identity, and the next steps have the same bits. */
 TEST(round_trip)
 {
     cz_model *model = make_model();
@@ -147,7 +148,8 @@ TEST(round_trip)
     cz_model_destroy(&model);
 }
 
-/* Moments of other types are converted; a parameter that the dictionary does not know of starts anew. */
+/* Moments of other types are converted; a parameter that the dictionary does not know of starts
+ * anew. */
 TEST(other_types_and_missing_state)
 {
     cz_model *model = make_model();
@@ -418,8 +420,8 @@ TEST(out_of_memory)
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
-/* A narrower type is rounded once, also on the way from f64 past f32: halfway cases go to even only if
- * they are halfway in f64. */
+/* A narrower type is rounded once, also on the way from f64 past f32: halfway cases go to even only
+ * if they are halfway in f64. */
 TEST(conversion_rounds_once)
 {
     const double just_above = 1 + 0x1p-8 + 0x1p-40, just_below = 1 + 3 * 0x1p-8 - 0x1p-40;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Recorded PyTorch runs, to the last bit: parameters, state and step counts, in f32 and f64, at every
- * kernel level; the parameters whole, and cut into the spans of several ranks at awkward places. */
+/* Recorded PyTorch runs, to the last bit: parameters, state and step counts, in f32 and f64, at
+ * every kernel level; the parameters whole, and cut into the spans of several ranks at awkward
+ * places. */
 #include "device/levels.h"
 #include "optim/optim.h"
 #include "support/cz_test.h"

@@ -99,7 +99,8 @@ TEST(set_and_get_hyper)
     cz_model_destroy(&model);
 }
 
-/* A value that is a number in double, and in the type of the parameters infinite, or a divisor of 0. */
+/* A value that is a number in double, and in the type of the parameters infinite, or a divisor of
+ * 0. */
 TEST(values_that_the_parameters_type_has_not_are_refused)
 {
     static const char *const rules[] = {"adam",    "adamw",   "adamax", "adadelta",
@@ -242,7 +243,8 @@ TEST(added_values)
     cz_model_destroy(&model);
 }
 
-/* Seconds of this thread to give each of so many groups, of one parameter each, a rate of its own; the least of three. */
+/* Seconds of this thread to give each of so many groups, of one parameter each, a rate of its own;
+ * the least of three. */
 static double time_of_rates(int64_t groups)
 {
     double least = INFINITY;

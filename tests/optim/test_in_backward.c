@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameters updated one by one, as their gradients come, against whole steps: the same bits, in the memory of the
- * largest gradient. */
+/* Parameters updated one by one, as their gradients come, against whole steps: the same bits, in
+ * the memory of the largest gradient. */
 #include <pthread.h>
 #include <string.h>
 
@@ -192,7 +192,8 @@ TEST(several_optimizers_on_a_parameter)
     }
 }
 
-/* Upstream: a second optimizer's callback finds the gradient gone. Here it is released once, after both. */
+/* Upstream: a second optimizer's callback finds the gradient gone. Here it is released once, after
+ * both. */
 TEST(released_once)
 {
     static subject s;
@@ -251,7 +252,8 @@ TEST(several_threads_mark)
 
 /* ---- state ---- */
 
-/* Its optimizers are ordinary ones: their dictionaries go to others that step as a whole, and back. */
+/* Its optimizers are ordinary ones: their dictionaries go to others that step as a whole, and
+ * back. */
 TEST(state_comes_and_goes)
 {
     static subject parts, whole;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Options that no recorded run has, to the last bit against the equations written down once more, one
- * operation at a time: NAdam, RAdam, and the interpolated first moments of Adamax and RMSprop from the
- * gradient's end. The equations themselves are held against the recorded runs, with the defect of 1.13. */
+/* Options that no recorded run has, to the last bit against the equations written down once more,
+ * one operation at a time: NAdam, RAdam, and the interpolated first moments of Adamax and RMSprop
+ * from the gradient's end. The equations themselves are held against the recorded runs, with the
+ * defect of 1.13. */
 #include "optim/optim.h"
 #include "support/cz_test.h"
 #include "shard/shard.h"

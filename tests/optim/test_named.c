@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What upstream's NamedOptimizer is for: state by the names of parameters, groups found by their members, and a fresh
- * optimizer that takes a dictionary without having stepped. */
+/* What upstream's NamedOptimizer is for: state by the names of parameters, groups found by their
+ * members, and a fresh optimizer that takes a dictionary without having stepped. */
 #include "optim/two_params.h"
 
 #include "czero/state.h"
 #include "optim/optim.h"
 
-/* Groups of one parameter each, with an empty one at a place; group of `a` first, or that of `b`. */
+/* Groups of one parameter each, with an empty one at a place; group of `a` first, or that of
+ * `b`. */
 static cz_optim *make_groups(cz_model *model, bool b_first, int empty, double lr_a, double lr_b)
 {
     static const int64_t params[] = {0, 1};

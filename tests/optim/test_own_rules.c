@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of the caller's own in one process: what is refused and in which words; the argument, the beginning and
- * the gradients of a step; whole tensors and their scratch memory. */
+/* Rules of the caller's own in one process: what is refused and in which words; the argument, the
+ * beginning and the gradients of a step; whole tensors and their scratch memory. */
 #include "optim/two_params.h"
 #include "support/training.h"
 #include "optim/optim.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Slots: what they start with and when, scalars of a parameter, and state that is set from outside. */
+/* Slots: what they start with and when, scalars of a parameter, and state that is set from
+ * outside. */
 #include "optim/two_params.h"
 #include "optim/optim.h"
 

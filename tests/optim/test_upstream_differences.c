@@ -20,7 +20,8 @@ static cz_state_dict *at(const cz_state_dict *dict, const char *first, const cha
     return (cz_state_dict *)inner;
 }
 
-/* Upstream counts steps in f32, where 2^24 + 1 does not exist: the count would stay there for ever. */
+/* Upstream counts steps in f32, where 2^24 + 1 does not exist: the count would stay there for
+ * ever. */
 TEST(counts_beyond_f32)
 {
     static const int64_t counts[] = {(1 << 24) - 1, 1 << 24, INT64_C(1) << 31, INT64_C(1) << 53};
@@ -46,7 +47,8 @@ TEST(counts_beyond_f32)
     cz_model_destroy(&model);
 }
 
-/* A slot that is not in use is not in the dictionary: upstream stores a momentum_buffer that is null. */
+/* A slot that is not in use is not in the dictionary: upstream stores a momentum_buffer that is
+ * null. */
 TEST(nothing_is_saved_of_nothing)
 {
     cz_model *model = make_model();
@@ -59,8 +61,8 @@ TEST(nothing_is_saved_of_nothing)
     cz_model_destroy(&model);
 }
 
-/* Upstream puts the dictionary's options in the place of those that are there: what is missing is gone, and
- * an error later on. */
+/* Upstream puts the dictionary's options in the place of those that are there: what is missing is
+ * gone, and an error later on. */
 TEST(values_not_listed_stay)
 {
     cz_model *model = make_model();
@@ -81,8 +83,8 @@ TEST(values_not_listed_stay)
     cz_model_destroy(&model);
 }
 
-/* Upstream's Adagrad makes state for all parameters; here frozen ones have none until they are unfrozen, and
- * begin with the same value then. */
+/* Upstream's Adagrad makes state for all parameters; here frozen ones have none until they are
+ * unfrozen, and begin with the same value then. */
 TEST(adagrad_of_frozen_ones)
 {
     cz_model *model = make_model();

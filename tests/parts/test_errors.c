@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What parts refuse: each error that their headers name, on the ranks that shall see it, and a step afterwards as if
- * nothing had been asked. */
+/* What parts refuse: each error that their headers name, on the ranks that shall see it, and a step
+ * afterwards as if nothing had been asked. */
 #include <math.h>
 
 #include "czero/ddp.h"
@@ -63,7 +63,8 @@ static cz_status create(subject *s, cz_group *group, making kind)
                           &zero);
 }
 
-/* The gradient of part k is k + 1 everywhere, or a multiple of it whose thirds are whole numbers. */
+/* The gradient of part k is k + 1 everywhere, or a multiple of it whose thirds are whole
+ * numbers. */
 static double gradient_of(int part)
 {
     return part_count == RANKS ? RANKS * (part + 1) : part + 1;

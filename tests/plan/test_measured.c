@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library allocates in a training, as planned and as counted. Steps are measured over all ranks together, and what
- * lasts a while by the thread of each rank, since ranks do not save at the same moment. */
+/* What the library allocates in a training, as planned and as counted. Steps are measured over all
+ * ranks together, and what lasts a while by the thread of each rank, since ranks do not save at the
+ * same moment. */
 #include <unistd.h>
 
 #include "czero/checkpoint.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A million parameters of a million elements on 16,384 ranks take no more memory than their lists do. */
+/* A million parameters of a million elements on 16,384 ranks take no more memory than their lists
+ * do. */
 #include "czero/plan.h"
 #include "support/cz_test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of shapes from texts, JSON and files, what is wrong with others, and options that do not go together. */
+/* Lists of shapes from texts, JSON and files, what is wrong with others, and options that do not go
+ * together. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

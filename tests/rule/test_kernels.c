@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The update kernels: the same bits wherever a span begins and ends, at every level, with every option,
- * and nothing beside the span is touched. */
+/* The update kernels: the same bits wherever a span begins and ends, at every level, with every
+ * option, and nothing beside the span is touched. */
 #include "device/cpu/cpu.h"
 #include "rule/rule.h"
 #include "support/cz_test.h"
@@ -96,8 +96,8 @@ static void put(cz_dtype dtype, void *to, int64_t i, double value)
         memcpy((char *)to + i * 8, &value, 8);
 }
 
-/* Element 0 of the span is element `first` of the stream; arrays begin `offset` bytes after a multiple
- * of 64, each at another place if `apart`. */
+/* Element 0 of the span is element `first` of the stream; arrays begin `offset` bytes after a
+ * multiple of 64, each at another place if `apart`. */
 static char *begin_of(arrays *a, int which, size_t offset, bool apart, size_t size)
 {
     const uintptr_t aligned = ((uintptr_t)a->memory[which] + 127) / 64 * 64;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules known by name: built-in ones, those that a program registers, from several threads at once. */
+/* Rules known by name: built-in ones, those that a program registers, from several threads at
+ * once. */
 #include "czero/rule.h"
 #include "support/cz_test.h"
 

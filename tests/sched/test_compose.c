@@ -67,8 +67,9 @@ TEST(what_cannot_be_a_member)
     destroy(&other);
 }
 
-/* In PyTorch neither can be in a sequential one: a sequential one's step takes no epoch, a chained one has
- * none. Here: 3 epochs of (1 linear, then exponential), then constant and exponential together. */
+/* In PyTorch neither can be in a sequential one: a sequential one's step takes no epoch, a chained
+ * one has none. Here: 3 epochs of (1 linear, then exponential), then constant and exponential
+ * together. */
 TEST(composites_in_composites)
 {
     subject s;
@@ -118,7 +119,8 @@ TEST(nesting_ends_somewhere)
     destroy(&s);
 }
 
-/* The one-cycle scheduler sets initial_lr to its own; the warm-up before it still begins at its base. */
+/* The one-cycle scheduler sets initial_lr to its own; the warm-up before it still begins at its
+ * base. */
 TEST(a_warm_up_before_one_cycle)
 {
     subject s;
@@ -160,8 +162,8 @@ TEST(changes_by_hand)
     destroy(&s);
 }
 
-/* A cosine towards 0.05 takes a rate that another scheduler has brought below 0.05 away from it on the way
- * up, in the end below 0. PyTorch trains on with it. */
+/* A cosine towards 0.05 takes a rate that another scheduler has brought below 0.05 away from it on
+ * the way up, in the end below 0. PyTorch trains on with it. */
 TEST(a_rate_below_zero_is_refused)
 {
     subject s;

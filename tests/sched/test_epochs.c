@@ -97,8 +97,8 @@ TEST(beginning_needs_the_first_rate)
     }
 }
 
-/* PyTorch finds the cycle with a logarithm: log(1000) / log(10) is below 3, so that epoch 111 would be the
- * last moment of a cycle of 100 epochs, not the first of one of 1000. */
+/* PyTorch finds the cycle with a logarithm: log(1000) / log(10) is below 3, so that epoch 111 would
+ * be the last moment of a cycle of 100 epochs, not the first of one of 1000. */
 TEST(restarts_are_found_exactly)
 {
     for (int64_t mult = 1; mult <= 10; mult++) {
@@ -146,7 +146,8 @@ TEST(restarts_take_fractions)
     destroy(&s);
 }
 
-/* The last epoch of one cycle has the last rate; a loop that steps once more, after its last batch, too. */
+/* The last epoch of one cycle has the last rate; a loop that steps once more, after its last batch,
+ * too. */
 TEST(the_end_of_one_cycle)
 {
     for (int linear = 0; linear < 2; linear++) {
@@ -177,7 +178,8 @@ TEST(the_end_of_one_cycle)
     }
 }
 
-/* Where pct_start * total_steps is 1 or total_steps, a leg has no length: PyTorch divides by zero. */
+/* Where pct_start * total_steps is 1 or total_steps, a leg has no length: PyTorch divides by
+ * zero. */
 TEST(legs_without_length)
 {
     static const double pct_starts[] = {-1, 0.1, 0.5, 1};

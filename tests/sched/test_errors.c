@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is refused, and that nothing changes then: arguments, rates the rule does not allow, no memory. */
+/* What is refused, and that nothing changes then: arguments, rates the rule does not allow, no
+ * memory. */
 #include "sched/two_groups.h"
 
 static void unchanged(const subject *s)
@@ -277,7 +278,8 @@ TEST(the_order_of_steps_is_warned_of_once)
         assert_int_equal(lines, in_order ? 0 : 1);
         if (!in_order)
             assert_non_null(strstr(last_line, "stepped before the optimizer"));
-        /* making one does not make the optimizer forget its steps, nor does loading one warn again */
+        /* making one does not make the optimizer forget its steps, nor does loading one warn
+         * again */
         second = new_kind(&s, 0);
         sched_step(second);
         assert_int_equal(lines, in_order ? 0 : 1);

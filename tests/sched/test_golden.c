@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Recorded PyTorch schedules: bit for bit where only the four operations and whole powers are used, to
- * 1e-15 relative where the C library's cos() and pow() are, which are not the same on all machines. */
+/* Recorded PyTorch schedules: bit for bit where only the four operations and whole powers are used,
+ * to 1e-15 relative where the C library's cos() and pow() are, which are not the same on all
+ * machines. */
 #include "sched/two_groups.h"
 
 #define EPOCHS 50

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Schedulers that drive momentum: `momentum` or `beta1`, whatever was given when the optimizer was made. */
+/* Schedulers that drive momentum: `momentum` or `beta1`, whatever was given when the optimizer was
+ * made. */
 #include "sched/two_groups.h"
 
 static cz_status make(cz_sched **out, cz_optim *optim, bool cyclic, bool fixed)
@@ -30,8 +31,8 @@ static void check(const subject *s, const char *name, bool cyclic)
     cz_sched_destroy(&sched);
 }
 
-/* Nothing but lr was given: PyTorch looks for `momentum` among what was given to ZeRO, and for nothing else
- * in its cyclic scheduler. */
+/* Nothing but lr was given: PyTorch looks for `momentum` among what was given to ZeRO, and for
+ * nothing else in its cyclic scheduler. */
 TEST(whichever_the_rule_has)
 {
     for (int cyclic = 0; cyclic < 2; cyclic++) {
@@ -111,8 +112,8 @@ TEST(a_rule_without)
     }
 }
 
-/* An older initial_lr: PyTorch's cyclic scheduler begins with that, and a resumed one takes the momentum of
- * the moment for the base. */
+/* An older initial_lr: PyTorch's cyclic scheduler begins with that, and a resumed one takes the
+ * momentum of the moment for the base. */
 TEST(cyclic_begins_at_its_own_base)
 {
     subject s;

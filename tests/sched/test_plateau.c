@@ -39,8 +39,8 @@ TEST(what_is_better)
     assert_true(falls(true, false, 2, 1, 2.9));
 }
 
-/* PyTorch multiplies a negative best by 1 - threshold, so that what is a little worse counts as better, again
- * and again. */
+/* PyTorch multiplies a negative best by 1 - threshold, so that what is a little worse counts as
+ * better, again and again. */
 TEST(a_negative_best)
 {
     assert_true(falls(false, false, 0.1, -1, -0.95));
@@ -140,7 +140,8 @@ static cz_status each_rank(cz_group *group, void *context)
 
 TEST(ranks_agree)
 {
-    /* the last rank's metric becomes better all the time: so do mean and maximum, not the minimum */
+    /* the last rank's metric becomes better all the time: so do mean and maximum, not the
+     * minimum */
     static want wants[] = {{CZ_AVERAGE, -1}, {CZ_MAX, -1}, {CZ_MIN, 3}};
     char why[256];
     for (int world_size = 1; world_size <= 9; world_size++)

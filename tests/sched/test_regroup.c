@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameter groups registered in another order at resume: all that a scheduler keeps for a group goes where its members
- * are, through dictionaries and through checkpoints; and where members are in other groups, that is refused. */
+/* Parameter groups registered in another order at resume: all that a scheduler keeps for a group
+ * goes where its members are, through dictionaries and through checkpoints; and where members are
+ * in other groups, that is refused. */
 #include "support/cz_test.h"
 
 #include "czero/checkpoint.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Schedulers on a sharded optimizer: every rank steps its own, and the training has the bits of an unsharded
- * one. */
+/* Schedulers on a sharded optimizer: every rank steps its own, and the training has the bits of an
+ * unsharded one. */
 #include "sched/two_groups.h"
 #include "support/training.h"
 

@@ -130,8 +130,8 @@ TEST(a_plateau_goes_on)
     }
 }
 
-/* Every key, one at a time, at every level: taken out, or made something else. Nothing is changed unless
- * all was right. */
+/* Every key, one at a time, at every level: taken out, or made something else. Nothing is changed
+ * unless all was right. */
 static void spoil(cz_sched *sched, const cz_state_dict *good, cz_state_dict *dict,
                   cz_state_dict *level)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An optimizer with two parameter groups, of rates 0.1 and 0.02: the one of the recorded runs. A third
- * parameter is in no group, to be added later. */
+/* An optimizer with two parameter groups, of rates 0.1 and 0.02: the one of the recorded runs. A
+ * third parameter is in no group, to be added later. */
 #ifndef CZ_TESTS_SCHED_TWO_GROUPS_H
 #define CZ_TESTS_SCHED_TWO_GROUPS_H
 

@@ -18,7 +18,8 @@ static inline cz_tensor sample_tensor(void)
                        .shape = {2, 3, 99}}; /* beyond the dimensions: says nothing */
 }
 
-/* Root: epoch, rate, name, names, param_groups/0/lr, state/w1/exp_avg. Rank bodies could use it too. */
+/* Root: epoch, rate, name, names, param_groups/0/lr, state/w1/exp_avg. Rank bodies could use it
+ * too. */
 static inline cz_status fill_sample(cz_state_dict *root)
 {
     cz_state_dict *child;

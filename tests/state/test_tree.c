@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole dictionaries: nesting, deep copies, comparison, and allocations that fail at every point. */
+/* Whole dictionaries: nesting, deep copies, comparison, and allocations that fail at every
+ * point. */
 #include "state/sample.h"
 
 #include <string.h>

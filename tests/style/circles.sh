@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/style/circles.sh ROOT OBJECTS: calls of src/ are ordered as its includes are (layers.sh), and within a folder
-# no file calls one that calls it back, by way of others neither. OBJECTS has what src/ was compiled to.
+# tests/style/circles.sh ROOT OBJECTS: calls of src/ are ordered as its includes are (layers.sh),
+# and within a folder no file calls one that calls it back, by way of others neither. OBJECTS has
+# what src/ was compiled to.
 set -eu
 cd "$1"
 objects=$2
@@ -10,7 +11,8 @@ folders=$(echo $order)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# FILE U|D SYMBOL: what each file wants and what it has. Objects of files that are gone may lie there still.
+# FILE U|D SYMBOL: what each file wants and what it has. Objects of files that are gone may lie
+# there still.
 find src -name '*.c' ! -path 'src/device/cpu/kernels/*' | LC_ALL=C sort | while read -r file; do
     [ ! -f "$objects/$file.o" ] || echo "$objects/$file.o"
 done | xargs nm -A | sed -n -e "s|^$objects/\(.*\)\.o: *U \([A-Za-z_0-9]*\)\$|\1 U \2|p" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/style/environment.sh ROOT: the CZERO_… variables that src/ and plugins/ read are those in the table of
-# docs/environment.md.
+# tests/style/environment.sh ROOT: the CZERO_… variables that src/ and plugins/ read are those in
+# the table of docs/environment.md.
 set -eu
 cd "$1"
 [ -f docs/environment.md ] || { echo "docs/environment.md is missing"; exit 1; }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/style/opens.sh ROOT: files of the library and the tool are opened in src/base/open.c and nowhere else, so that
-# each is closed in programs that this one starts, and none has the number of standard input, output or error. The MPI
-# plugin, which has the public headers only, has one such place of its own.
+# tests/style/opens.sh ROOT: files of the library and the tool are opened in src/base/open.c and
+# nowhere else, so that each is closed in programs that this one starts, and none has the number of
+# standard input, output or error. The MPI plugin, which has the public headers only, has one such
+# place of its own.
 set -eu
 cd "$1"
 calls='open|openat|openat2|creat|fopen|fdopendir|freopen|tmpfile|opendir|mkstemp|mkostemp|memfd_create|shm_open|sem_open|dup|dup2|dup3'

@@ -102,8 +102,8 @@ int64_t cz_test_allocations_made(void);  /* since the program began, failed ones
 int64_t cz_test_allocation_bytes(void);  /* that the library holds, all ranks together */
 int64_t cz_test_allocation_peak(void);   /* and the most since the next was called */
 void cz_test_allocation_reset_peak(void);
-void cz_test_allocation_thread_begin(
-    void); /* from now on on this thread: what it has allocated less */
+/* From now on on this thread: what it has allocated less. */
+void cz_test_allocation_thread_begin(void);
 int64_t cz_test_allocation_thread_peak(void); /* what it has freed, at most */
 
 /* A golden file (tests/golden/README.md). Everything returned belongs to the file. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Floating-point environments that a program may have, and whether a call leaves them as they were. */
+/* Floating-point environments that a program may have, and whether a call leaves them as they
+ * were. */
 #ifndef CZ_TEST_FLOAT_MODE_H
 #define CZ_TEST_FLOAT_MODE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A small network of linear layers, forward and backward in plain C: gradients that depend on the parameters
- * and on the batch, so that an error in one step is seen in all that follow. */
+/* A small network of linear layers, forward and backward in plain C: gradients that depend on the
+ * parameters and on the batch, so that an error in one step is seen in all that follow. */
 #ifndef CZ_TEST_LAYERS_H
 #define CZ_TEST_LAYERS_H
 
@@ -16,8 +16,8 @@ typedef struct cz_test_net_shape {
     const cz_device *devices[CZ_TEST_LAYERS]; /* of each layer; NULL: the CPU */
 } cz_test_net_shape;
 
-/* Parameters "0.weight" (out x in), "0.bias" (out), "1.weight", …: parameter 2 l is the weight of layer l,
- * 2 l + 1 its bias. Where values are is the model's to say, they may be moved. */
+/* Parameters "0.weight" (out x in), "0.bias" (out), "1.weight", …: parameter 2 l is the weight of
+ * layer l, 2 l + 1 its bias. Where values are is the model's to say, they may be moved. */
 typedef struct cz_test_net {
     cz_test_net_shape shape;
     cz_model *model;
@@ -29,8 +29,9 @@ typedef struct cz_test_net {
 cz_status cz_test_net_create(cz_test_net *net, const cz_test_net_shape *shape, uint64_t seed);
 void cz_test_net_destroy(cz_test_net *net);
 
-/* Forward and backward: the L1 distance of the outputs to `targets` (NULL: to 0), the mean over all of
- * them or the sum. Adds to the gradients of trainable parameters; where one is absent it is made, as zeros. */
+/* Forward and backward: the L1 distance of the outputs to `targets` (NULL: to 0), the mean over all
+ * of them or the sum. Adds to the gradients of trainable parameters; where one is absent it is
+ * made, as zeros. */
 cz_status cz_test_net_pass(cz_test_net *net, int batch, const float *inputs, const float *targets,
                            bool mean, double *loss);
 

@@ -48,7 +48,8 @@ typedef struct part_values {
 cz_status part_trial_work_out(const part_trial *trial, part_values *values);
 void part_values_free(part_values *values);
 
-/* On one of the group's ranks. CZ_OK: after each step the parameters had those bits, and so had its state. */
+/* On one of the group's ranks. CZ_OK: after each step the parameters had those bits, and so had its
+ * state. */
 cz_status part_trial_run(cz_group *group, const part_trial *trial, const part_values *expected);
 
 /* Steps [begin, end) of it, from the checkpoint in `folder` if `begin` is not 0; saved there at the

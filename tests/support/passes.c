@@ -9,8 +9,8 @@
 #include "support/cz_test.h"
 #include "tensor/model.h"
 
-/* What all ranks look at: the reference's values after each step, its state at the end of the stretch, and
- * what the stretch before has left. */
+/* What all ranks look at: the reference's values after each step, its state at the end of the
+ * stretch, and what the stretch before has left. */
 typedef struct shared {
     const cz_test_passes *t;
     const cz_test_stretch *stretch;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Trainings over passes of a data-parallel model under a sharded optimizer, in stretches between which the
- * number of ranks changes, of which all values and all state are known to the last bit after each step. */
+/* Trainings over passes of a data-parallel model under a sharded optimizer, in stretches between
+ * which the number of ranks changes, of which all values and all state are known to the last bit
+ * after each step. */
 #ifndef CZ_TEST_PASSES_H
 #define CZ_TEST_PASSES_H
 
@@ -11,8 +12,8 @@
 
 enum { CZ_TEST_PASSES_PARAMS = 16 };
 
-/* So many steps on so many ranks. Before the next one all state goes into a dictionary, and from there to
- * new optimizers over new models. */
+/* So many steps on so many ranks. Before the next one all state goes into a dictionary, and from
+ * there to new optimizers over new models. */
 typedef struct cz_test_stretch {
     int world_size; /* 0: the end */
     int steps;
@@ -31,8 +32,8 @@ typedef struct cz_test_passes {
     int64_t group_count;
     cz_ddp_options buckets;
     bool views, late; /* parameters_as_bucket_view, overlap_gather */
-    /* The ranks' values are in memory that they share; before a rank marks a parameter it still has the values of the
-     * step before. Not with an `edit` that writes values. */
+    /* The ranks' values are in memory that they share; before a rank marks a parameter it still has
+     * the values of the step before. Not with an `edit` that writes values. */
     bool shared;
     double max_norm;
     const char *hook; /* NULL: none */
@@ -44,8 +45,8 @@ typedef struct cz_test_passes {
     bool (*uses)(int rank, int step, int micro, int64_t param);
     /* How often it is marked then, by parts of the gradient; NULL: once. For cz_ddp_set_uses(). */
     int (*marks)(int64_t param);
-    /* Before each step, also of those that earlier stretches made: freeze, set values, add groups. Before
-     * an optimizer is made with step -1. */
+    /* Before each step, also of those that earlier stretches made: freeze, set values, add groups.
+     * Before an optimizer is made with step -1. */
     cz_status (*edit)(const cz_test_subject *subject, int step);
     /* Between steps, of this stretch only: what changes nothing. */
     cz_status (*visit)(const cz_test_subject *subject, cz_group *group, int step);
@@ -53,8 +54,8 @@ typedef struct cz_test_passes {
                           cz_optim *optim); /* stepped after each step; NULL: none */
 } cz_test_passes;
 
-/* CZ_OK if on every rank, after each step, all parameters have the bits of one unsharded optimizer on the mean
- * gradient, and at the end of each stretch the dictionary of all state is its, too. */
+/* CZ_OK if on every rank, after each step, all parameters have the bits of one unsharded optimizer
+ * on the mean gradient, and at the end of each stretch the dictionary of all state is its, too. */
 cz_status cz_test_passes_run(const cz_test_passes *passes, const cz_test_stretch *stretches,
                              char why[256]);
 

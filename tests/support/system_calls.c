@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The C library's functions under their own names: the program's come first, in front of those of shared objects too. */
+/* The C library's functions under their own names: the program's come first, in front of those of
+ * shared objects too. */
 #include "support/system_calls.h"
 
 #include <dirent.h>

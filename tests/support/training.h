@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Trainings whose outcome is known to the last bit: gradients of which every sum over ranks is exact,
- * and the unsharded optimizer on their mean as the reference. */
+/* Trainings whose outcome is known to the last bit: gradients of which every sum over ranks is
+ * exact, and the unsharded optimizer on their mean as the reference. */
 #ifndef CZ_TEST_TRAINING_H
 #define CZ_TEST_TRAINING_H
 
@@ -17,13 +17,13 @@ typedef struct cz_test_subject {
 typedef struct cz_test_training {
     int64_t param_count;
     const int64_t *sizes; /* element i of each parameter starts as i / 64 */
-    const int64_t
-        *rows; /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix */
-    int order; /* not 0: parameter k * order (mod param_count) is at place k of the model */
+    /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix. */
+    const int64_t *rows;
+    int order;      /* not 0: parameter k * order (mod param_count) is at place k of the model */
     cz_dtype dtype; /* CZ_F32 or CZ_F64 */
     bool flat;      /* one block of memory */
-    bool
-        shared; /* the ranks' values are in memory that they share; not with an `edit` that writes values */
+    /* The ranks' values are in memory that they share; not with an `edit` that writes values. */
+    bool shared;
     const cz_rule *rule;
     const cz_hyper *hypers;
     const cz_param_group *groups;
@@ -40,7 +40,8 @@ typedef struct cz_test_training {
     bool (*has_gradient)(int rank, int step, int64_t param);
     /* The argument of a step for the rule, on every rank. NULL: none. */
     const void *(*argument)(int step);
-    /* Before the first step (-1: before the optimizer is made) and every other: freeze, set values. */
+    /* Before the first step (-1: before the optimizer is made) and every other: freeze, set
+     * values. */
     cz_status (*edit)(const cz_test_subject *subject, int step);
     /* Then, before each step: change hyper-parameters. */
     cz_status (*tune)(const cz_test_subject *subject, int step);
@@ -50,15 +51,16 @@ typedef struct cz_test_training {
 cz_status cz_test_set_hyper(const cz_test_subject *subject, int64_t param_group, const char *name,
                             double value);
 
-/* Train on `world_size` ranks. CZ_OK if on every rank all parameters, the state of its spans and its
- * step counts have the bits of the reference, and a step left alone what it must leave alone;
- * otherwise `why` says what is wrong. `inspect`, if not NULL, is called on every rank at the end. */
+/* Train on `world_size` ranks. CZ_OK if on every rank all parameters, the state of its spans and
+ * its step counts have the bits of the reference, and a step left alone what it must leave alone;
+ * otherwise `why` says what is wrong. `inspect`, if not NULL, is called on every rank at the
+ * end. */
 cz_status cz_test_train(const cz_test_training *training, int world_size,
                         cz_status (*inspect)(const cz_test_subject *subject, cz_group *group),
                         char why[256]);
 
-/* A rule (of f32) with all the partial sums there can be: its scalars "sum0" … keep their bits. Divides its
- * rate by the step count, and takes the argument of a step, a double, as a factor. */
+/* A rule (of f32) with all the partial sums there can be: its scalars "sum0" … keep their bits.
+ * Divides its rate by the step count, and takes the argument of a step, a double, as a factor. */
 const cz_rule *cz_test_probe_rule(void);
 
 /* A model of these parameters "p0", "p1", … with values as above and gradient memory. */

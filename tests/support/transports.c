@@ -26,8 +26,9 @@ static void late_poll(void *endpoint)
 {
 }
 
-/* ---- a window: it wraps the backend of thread ranks, and counts the data that go by messages all
- * the same ---- */
+/* ---- a window ----
+ *
+ * It wraps the backend of thread ranks, and counts the data that go by messages all the same. */
 
 typedef struct window_world window_world;
 

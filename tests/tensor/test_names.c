@@ -9,7 +9,8 @@
 
 enum { BLOCKS = 16, COUNT = 1 << BLOCKS, SEEN_BITS = 20, BLOCK = 5 };
 
-/* Two blocks of letters after which the low bits of FNV-1a are the same, if they were `state` before: the next state. */
+/* Two blocks of letters after which the low bits of FNV-1a are the same, if they were `state`
+ * before: the next state. */
 static uint64_t find_pair(uint64_t state, char pair[2][BLOCK + 1])
 {
     static uint32_t seen[1 << SEEN_BITS]; /* by what the low bits become: the try, from 1 on */
@@ -17,7 +18,8 @@ static uint64_t find_pair(uint64_t state, char pair[2][BLOCK + 1])
     memset(seen, 0, sizeof seen);
     for (uint32_t try = 1;; try++) {
         snprintf(pair[1], BLOCK + 1, "%05x", try & 0xfffff);
-        /* cz__fingerprint() begins with its basis, and only the low bits of what was before go into the low bits */
+        /* cz__fingerprint() begins with its basis, and only the low bits of what was before go into
+         * the low bits */
         uint64_t after = state;
         for (int i = 0; i < BLOCK; i++)
             after = (after ^ (uint8_t)pair[1][i]) * UINT64_C(0x100000001b3);

@@ -37,7 +37,8 @@ json() {
     [ "$value" = "$want" ] || { cat out >&2; fail "$* is $value, wanted $want"; }
 }
 
-# safetensors FILE HEADER BYTES: a file with this header (of less than 256 characters) and so many zeros
+# safetensors FILE HEADER BYTES: a file with this header (of less than 256 characters) and so many
+# zeros
 safetensors() {
     printf '%b' "$(printf '\\0%o' ${#2})\\0000\\0000\\0000\\0000\\0000\\0000\\0000" >"$1"
     printf '%s' "$2" >>"$1"

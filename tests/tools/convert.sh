@@ -5,7 +5,8 @@
 
 generation=00000001-step-3
 
-# same A B: parts of two generations but for what a save makes anew: the id, and checksums that follow from it
+# same A B: parts of two generations but for what a save makes anew: the id, and checksums that
+# follow from it
 same() {
     for file in "$1"/$generation/*; do
         name=${file##*/}
@@ -220,7 +221,8 @@ apart() {
     diff -r in as-it-was || fail "$*: its input has changed"
 }
 
-# What would be written is none of what is read, under whatever name, and breaks no model or checkpoint beside it.
+# What would be written is none of what is read, under whatever name, and breaks no model or
+# checkpoint beside it.
 mkdir in
 "$job" save 2 0 0 in/ck in/one.safetensors in/hf 700
 code 0 "$czero" convert in/one.safetensors in/plain --parameters-only --max-file-size 300

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# czero convert, with each call to the system and many an allocation failing in turn: where it ends with 2 the target is
-# as it was, where it ends with 0 it is the new one; it never ends otherwise.
+# czero convert, with each call to the system and many an allocation failing in turn: where it ends
+# with 2 the target is as it was, where it ends with 0 it is the new one; it never ends otherwise.
 . "$(dirname "$0")/common.sh"
 fail_call=${4:-}
 [ -n "$fail_call" ] || { echo "nothing fails under a sanitizer"; exit 77; }
@@ -28,7 +28,8 @@ same() {
     else "$czero" verify --quiet "$2" >said 2>&1 && "$czero" diff --quiet "$1" "$2" >said 2>&1; fi
 }
 
-# try NAME OLD NEW CALLS TIMES OPTION…: `from` to NAME, which is OLD (or nothing), and is NEW then; TIMES: at most
+# try NAME OLD NEW CALLS TIMES OPTION…: `from` to NAME, which is OLD (or nothing), and is NEW then;
+# TIMES: at most
 try() {
     name=$1 old=$2 new=$3 calls=$4 times=$5
     shift 5

@@ -70,7 +70,8 @@ has err "--step chooses among the generations in a folder"
 code 2 "$czero" diff --step 3 --step 3 --step 3 both both
 has err "--step is given once, or twice"
 
-# The last bit of one number: 1 ulp, in this tensor, and nothing else. The last tensor in the file's data is a slot.
+# The last bit of one number: 1 ulp, in this tensor, and nothing else. The last tensor in the file's
+# data is a slot.
 cp a.safetensors d.safetensors
 "$job" flip d.safetensors -4
 code 1 "$czero" diff a.safetensors d.safetensors

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Checkpoints for the tests of the czero command, the same training on any number of ranks:
  *
- *     job save RANKS PARTITION SEED FOLDER [FILE [HF-FOLDER MAX-BYTES]]   train, save; export
- *                                                       (PARTITION/PARTS: in parts)
- *     job run RANKS PARTITION SEED FOLDER STEPS EVERY [FLIP]   a run's folder: the log of its losses, and of fingerprints
- *                                                       after each so many steps (0: none); checkpoints after each third
- *                                                       step; after step FLIP a bit of a value is another one
+ *     job save RANKS PARTITION SEED FOLDER [FILE [HF-FOLDER MAX-BYTES]]
+ *                                     train, save; export (PARTITION/PARTS: in parts)
+ *     job run RANKS PARTITION SEED FOLDER STEPS EVERY [FLIP]
+ *                                     a run's folder: the log of its losses, and of fingerprints
+ *                                     after each so many steps (0: none); checkpoints after each
+ *                                     third step; after step FLIP a bit of a value is another one
  *     job load RANKS FOLDER FILE      load, export what was loaded
  *     job import RANKS PATH FILE      import, export
- *     job json KEY… < FILE            the value under these keys (or indices); fails if it is no JSON
+ *     job json KEY… < FILE            the value under these keys (or indices); fails if not JSON
  *     job flip FILE OFFSET            a bit of a byte; from the end, if below 0
- *     job stall late|sub|fine         flight recordings of ranks of which the last comes late, or of none
+ *     job stall late|sub|fine         flight recordings of ranks, the last of which comes late, or
+ *                                     of none
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -306,8 +308,8 @@ static int flip(const char *path, long offset)
     return fclose(file) == 0 && good ? 0 : 1;
 }
 
-/* The last rank of three, or of the odd ones of four, comes late to an operation, and asks for everybody's recordings
- * before. */
+/* The last rank of three, or of the odd ones of four, comes late to an operation, and asks for
+ * everybody's recordings before. */
 static cz_status stall(cz_group *world, void *context)
 {
     const bool sub = strcmp(context, "sub") == 0;

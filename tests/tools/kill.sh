@@ -1,13 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# czero convert, killed at 20 moments: TO is complete or not there; what is left is named; the next one needs no help.
+# czero convert, killed at 20 moments: TO is complete or not there; what is left is named; the next
+# one needs no help.
 . "$(dirname "$0")/common.sh"
 
 safetensors model.safetensors '{"a":{"dtype":"F32","shape":[4,1048576],"data_offsets":[0,16777216]},'\
 '"b":{"dtype":"F32","shape":[2097152],"data_offsets":[16777216,25165824]}}' 25165824
 code 0 "$czero" convert model.safetensors from --ranks 3
 
-# killed MILLISECONDS COMMAND…: it is dead when this returns (timeout -s KILL would not wait for that)
+# killed MILLISECONDS COMMAND…: it is dead when this returns (timeout -s KILL would not wait for
+# that)
 killed() {
     milliseconds=$1
     shift

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# czero diff of two runs, and czero verify --run: the first step that differs is named, a checkpoint is what the log of its
-# run says or it is said what is not.
+# czero diff of two runs, and czero verify --run: the first step that differs is named, a checkpoint
+# is what the log of its run says or it is said what is not.
 . "$(dirname "$0")/common.sh"
 
 for ranks in 1 2 3; do

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Where the czero command cannot look it says so and ends with 2: never with 1, which is an answer, and never by a crash.
+# Where the czero command cannot look it says so and ends with 2: never with 1, which is an answer,
+# and never by a crash.
 . "$(dirname "$0")/common.sh"
 fail_call=${4:-}
 [ -n "$fail_call" ] || { echo "nothing fails under a sanitizer"; exit 77; }
@@ -8,7 +9,8 @@ fail_call=${4:-}
 "$job" save 2 0 0 ck one.safetensors hf 700
 "$czero" convert --quiet ck model.pt 2>err || true
 
-# try CALLS ERROR TIMES COMMAND…: calls in turn fail, TIMES at most; the command ends with 0 or with 2 and a sentence
+# try CALLS ERROR TIMES COMMAND…: calls in turn fail, TIMES at most; the command ends with 0 or with
+# 2 and a sentence
 try() {
     calls=$1 error=$2 times=$3
     shift 3

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The command line of czero: help, versions, mistakes, and that each option of --help is in its man page.
+# The command line of czero: help, versions, mistakes, and that each option of --help is in its man
+# page.
 . "$(dirname "$0")/common.sh"
 
 code 0 "$czero" --version

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# czero verify: whole checkpoints are fine; whatever byte of whatever file is damaged, it says which file.
+# czero verify: whole checkpoints are fine; whatever byte of whatever file is damaged, it says which
+# file.
 . "$(dirname "$0")/common.sh"
 
 for ranks in 1 2 3; do
@@ -20,7 +21,8 @@ json true fine
 json true checkpoints 0 fine
 json '[]' checkpoints 0 problems
 
-# damaged NAME: after something was done to ./bad, a copy of a good one, that is found, and the file is named
+# damaged NAME: after something was done to ./bad, a copy of a good one, that is found, and the file
+# is named
 damaged() {
     code 1 "$czero" verify bad
     has out "$1"

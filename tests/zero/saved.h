@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* the trainings whose state is saved and loaded, whichever way: kept in memory, or in a checkpoint. */
+/* the trainings whose state is saved and loaded, whichever way: kept in memory, or in a
+ * checkpoint. */
 #ifndef CZ_TEST_ZERO_SAVED_H
 #define CZ_TEST_ZERO_SAVED_H
 

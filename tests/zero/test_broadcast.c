@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything from one rank: all types and kinds of tensors, every root, and what ranks get wrong. */
+/* Everything from one rank: all types and kinds of tensors, every root, and what ranks get
+ * wrong. */
 #include "group/internal.h"
 #include "support/cz_test.h"
 #include "support/training.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which rank owns what of which bucket: the recorded cases, to the end where the recording stops with an
- * assertion; and any buckets at all. */
+/* Which rank owns what of which bucket: the recorded cases, to the end where the recording stops
+ * with an assertion; and any buckets at all. */
 #include "zero/deal.h"
 
 #include <stdio.h>
@@ -60,8 +60,8 @@ static const int64_t *recorded(const cz_test_case *c, const char *kind, int piec
     return values;
 }
 
-/* The recorded pieces, in their order; after a failure the last one has all that follows in its bucket.
- * Returns how many parameters were compared. */
+/* The recorded pieces, in their order; after a failure the last one has all that follows in its
+ * bucket. Returns how many parameters were compared. */
 static int64_t compare(const buckets *b, const cz_test_case *c, const char *kind, bool fails,
                        bool ordered)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Buckets of a data-parallel model that belong to ranks whole, or in pieces of whole parameters: who owns what,
- * and the bits of one unsharded process whatever happens to the shards. */
+/* Buckets of a data-parallel model that belong to ranks whole, or in pieces of whole parameters:
+ * who owns what, and the bits of one unsharded process whatever happens to the shards. */
 #include <string.h>
 
 #include "support/cz_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameters as views of buckets: the same bits as where they were, the program is told every address,
- * and gets its own memory back in the end. */
+/* Parameters as views of buckets: the same bits as where they were, the program is told every
+ * address, and gets its own memory back in the end. */
 #include <string.h>
 
 #include "support/cz_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Several optimizers over one model, one of which has moved the values into its buckets: the same bits as
- * without, whoever was made first and whoever goes first. */
+/* Several optimizers over one model, one of which has moved the values into its buckets: the same
+ * bits as without, whoever was made first and whoever goes first. */
 #include <string.h>
 
 #include "support/cz_test.h"
@@ -47,8 +47,8 @@ static cz_status make_zero(cz_zero **zero, subject *s, cz_group *group, int begi
     return cz_zero_create(zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
 }
 
-/* Both optimizers in turn, or the one that is left. All ranks have the same gradient, as the unsharded
- * one sees one rank's only. */
+/* Both optimizers in turn, or the one that is left. All ranks have the same gradient, as the
+ * unsharded one sees one rank's only. */
 static cz_status train(subject *s, int first_step)
 {
     for (int step = first_step; step < first_step + STEPS; step++) {
@@ -162,7 +162,8 @@ static cz_status expect_refusal(cz_status got, int rank, int param)
                : cz_fail(CZ_ERR_STATE, "got %s: %.160s", cz_status_name(got), cz_last_error());
 }
 
-/* Refused at creation and in a group that is added; the viewer's own new shards are no second view. */
+/* Refused at creation and in a group that is added; the viewer's own new shards are no second
+ * view. */
 static cz_status second_view(subject *s, cz_group *group)
 {
     static const int64_t taken = 3;

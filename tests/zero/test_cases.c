@@ -49,8 +49,8 @@ TEST(groups_with_fewer_elements_than_ranks)
                          NULL);
 }
 
-/* Scaling the loss is not there yet. A program that was compiled for a library that has it is told so by this
- * one, on all ranks, and nothing is changed. */
+/* Scaling the loss is not there yet. A program that was compiled for a library that has it is told
+ * so by this one, on all ranks, and nothing is changed. */
 static cz_status newer_options(cz_group *group, cz_test_memory *memory, cz_zero **zero)
 {
     const struct {
@@ -140,7 +140,8 @@ TEST(fewer_parameters_than_ranks)
             is_balanced);
 }
 
-/* Equal sizes, another order on each rank: found at create, on all ranks, with the first difference. */
+/* Equal sizes, another order on each rank: found at create, on all ranks, with the first
+ * difference. */
 static cz_status shuffled(cz_group *group, cz_model *model)
 {
     static const int64_t size = 64;
@@ -242,7 +243,8 @@ TEST(groups_whose_members_alternate_in_the_model)
                      indices);
 }
 
-/* Several groups at creation, or one after the other: the same, and what one saved the other loads. */
+/* Several groups at creation, or one after the other: the same, and what one saved the other
+ * loads. */
 static const int64_t sizes_B5[] = {100, 30, 7, 50}, first_B5[] = {0, 1}, second_B5[] = {2, 3};
 static cz_param_group groups_B5[2];
 
@@ -270,7 +272,8 @@ static cz_status exchange(cz_zero *from, cz_zero *to)
     return status;
 }
 
-/* With a second sharded optimizer over the same parameters, built in the one way and in the other. */
+/* With a second sharded optimizer over the same parameters, built in the one way and in the
+ * other. */
 static cz_status exchange_with_others(const cz_test_subject *subject, cz_group *group)
 {
     for (int64_t given = 1; given <= 2; given++) {

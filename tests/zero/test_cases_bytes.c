@@ -122,7 +122,7 @@ TEST(consolidation_to_one_rank_sends_the_state_once)
     run_all((const int[]){1, 2, 3, 5, 7, 9}, SLOW ? 4 : 6, collect_body);
 }
 
-/* ---- each rank can read its own part of the state, all parts are the state, and nobody is asked ---- */
+/* ---- each rank can read its part of the state, all parts are the state, nobody is asked ---- */
 
 static atomic_llong elements_read;
 

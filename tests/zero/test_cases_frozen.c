@@ -71,7 +71,7 @@ TEST(frozen_parameters_break_no_table)
                   world, has_state_where_trained);
 }
 
-/* ---- unused on all ranks: not decayed, not moved by its momentum; used on one: others count as zeros ---- */
+/* ---- unused on all ranks: not decayed, not moved; used on one: others count as zeros ---- */
 
 static bool marked(int rank, int step, int64_t param)
 {
@@ -104,7 +104,7 @@ TEST(parameters_unused_on_all_ranks_do_not_move)
         }
 }
 
-/* ---- used twice: whoever uses a parameter again adds to its gradient, and the step takes the sum ---- */
+/* ---- used twice: who uses a parameter again adds to its gradient; steps take the sum ---- */
 
 static cz_status tied(cz_group *group, cz_test_memory *memory, cz_test_memory *reference,
                       cz_zero **zero, cz_optim **optim)

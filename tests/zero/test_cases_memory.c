@@ -92,7 +92,8 @@ TEST(memory_is_what_the_headers_say)
         }
 }
 
-/* One rank has the state of the unsharded optimizer, and no more beside it than the segments and tables. */
+/* One rank has the state of the unsharded optimizer, and no more beside it than the segments and
+ * tables. */
 static cz_status alone(cz_group *group, void *context)
 {
     cz_test_memory memory;

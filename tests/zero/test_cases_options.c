@@ -14,7 +14,8 @@ static const int64_t sizes[PARAMS] = {40, 1, 17};
 
 /* ---- hyper-parameters ---- */
 
-/* The two hypers that every case has: lr, and the one at hand (twice lr where that is it: the last counts). */
+/* The two hypers that every case has: lr, and the one at hand (twice lr where that is it: the last
+ * counts). */
 typedef struct attempt {
     const cz_rule *rule;
     cz_hyper hypers[3];
@@ -248,8 +249,9 @@ typedef struct step_option {
     cz_step_options options;
 } step_option;
 
-/* The last rank gives it, the others nothing: all get the error, and nothing is changed. If it is no error, all
- * give it, and clipping to something large or asking for the norm changes nothing either. */
+/* The last rank gives it, the others nothing: all get the error, and nothing is changed. If it is
+ * no error, all give it, and clipping to something large or asking for the norm changes nothing
+ * either. */
 static cz_status step_option_ranks(const step_option *o, cz_group *group, cz_zero *zero,
                                    cz_test_memory *memory)
 {

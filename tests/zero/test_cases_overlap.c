@@ -281,7 +281,8 @@ TEST(counted_uses_of_a_tied_parameter)
     }
 }
 
-/* Not declared: an error of the second mark, on all ranks when the pass ends; the next pass works. */
+/* Not declared: an error of the second mark, on all ranks when the pass ends; the next pass
+ * works. */
 static cz_status marked_twice(cz_group *group, cz_test_memory *memory, cz_ddp **ddp)
 {
     CZ_TRY(cz_ddp_create(ddp, group, memory->model, NULL));

@@ -79,7 +79,8 @@ TEST(two_models_with_an_optimizer_each)
         assert_ranks_ok(world, gan_body, NULL);
 }
 
-/* Made and destroyed again and again; with a reduction in flight; twice; before and after the model. */
+/* Made and destroyed again and again; with a reduction in flight; twice; before and after the
+ * model. */
 static cz_status ends(cz_group *world, void *context)
 {
     static float buffer[4][1000];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* 16-bit parameters (they need a master
- * copy), 8-bit state, averaged weights, sparse tensors. It says so, on all ranks, and does nothing else. */
+/* 16-bit parameters (they need a master copy), 8-bit state, averaged weights, sparse tensors. It
+ * says so, on all ranks, and does nothing else. */
 #include "zero/cases.h"
 
 typedef struct subject {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Creation: whatever is wrong or different on one rank is the same error on all, nothing is left behind,
- * and the group goes on. */
+/* Creation: whatever is wrong or different on one rank is the same error on all, nothing is left
+ * behind, and the group goes on. */
 #include <math.h>
 #include <string.h>
 

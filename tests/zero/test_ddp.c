@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A sharded optimizer on a data-parallel model: gradients are reduced to their owners during the backward
- * pass. The bits of one unsharded optimizer on the mean gradient, for every partition, cap, order of marks,
- * number of micro-batches, with parameters frozen, unused, and shards made anew. */
+/* A sharded optimizer on a data-parallel model: gradients are reduced to their owners during the
+ * backward pass. The bits of one unsharded optimizer on the mean gradient, for every partition,
+ * cap, order of marks, number of micro-batches, with parameters frozen, unused, and shards made
+ * anew. */
 #include <string.h>
 
 #include "czero/hooks.h"
@@ -52,8 +53,8 @@ static bool frozen(int step, int p)
     return (p == 4 && step >= 2 && step < 4) || (p == 6 && step == 5);
 }
 
-/* Nobody uses the third one in odd steps; the fifth one is used on rank 0 only in some. In a static graph it
- * is the same in all steps, and the last one is used twice. */
+/* Nobody uses the third one in odd steps; the fifth one is used on rank 0 only in some. In a static
+ * graph it is the same in all steps, and the last one is used twice. */
 static bool unused(const trial *t, int rank, int step, int p)
 {
     if (t->static_graph)
@@ -141,7 +142,8 @@ static cz_status reference_step(subject *s, const trial *t, int ranks, int step,
     return cz_optim_step(s->optim, options, NULL);
 }
 
-/* All values, or, where they arrive late, those that are asked for: all in some order, one, or none. */
+/* All values, or, where they arrive late, those that are asked for: all in some order, one, or
+ * none. */
 static cz_status compare(subject *s, const subject *reference, const trial *t, int step)
 {
     const int count = t->late && step % 3 ? step % 3 == 1 : PARAMS;
@@ -225,7 +227,8 @@ TEST(the_bits_of_one_process)
             }
 }
 
-/* Values asked for in another order than that of storage, one of them, or none before the next step. */
+/* Values asked for in another order than that of storage, one of them, or none before the next
+ * step. */
 TEST(values_are_waited_for_in_any_order)
 {
     for (int world = 2; world <= 5; world++)

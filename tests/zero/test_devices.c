@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A model on two devices of one type: state and buckets are had where the parameter is; the bits are those
- * of one device; a device of another type is refused. */
+/* A model on two devices of one type: state and buckets are had where the parameter is; the bits
+ * are those of one device; a device of another type is refused. */
 #include <stdatomic.h>
 #include <string.h>
 

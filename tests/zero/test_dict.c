@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Dictionaries, added groups and new shards of a sharded optimizer: what is refused, on one rank or on
- * all; snapshots that are old; memory that is out on one rank; what is held and what travels. */
+/* Dictionaries, added groups and new shards of a sharded optimizer: what is refused, on one rank or
+ * on all; snapshots that are old; memory that is out on one rank; what is held and what travels. */
 #include <inttypes.h>
 #include <string.h>
 

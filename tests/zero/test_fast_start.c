@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A program linked with -Ofast flushes small numbers to zero from its first instruction on, and so do all threads that
- * it starts: results are those of any other program. (Linked so by CMake, where the compiler is GCC.) */
+/* A program linked with -Ofast flushes small numbers to zero from its first instruction on, and so
+ * do all threads that it starts: results are those of any other program. (Linked so by CMake, where
+ * the compiler is GCC.) */
 #include "support/cz_test.h"
 #include "support/float_mode.h"
 

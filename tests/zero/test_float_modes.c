@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The program's floating-point environment (rounding, flush to zero, traps), on some ranks or all, is in no result and is
- * left as it was, its exception flags too: steps, reductions, passes with hooks, schedulers, sums, with any number of
- * threads. Closures run in the program's environment. */
+/* The program's floating-point environment (rounding, flush to zero, traps), on some ranks or all,
+ * is in no result and is left as it was, its exception flags too: steps, reductions, passes with
+ * hooks, schedulers, sums, with any number of threads. Closures run in the program's
+ * environment. */
 #include "support/cz_test.h"
 #include "support/float_mode.h"
 
@@ -45,7 +46,8 @@ static void put(const run *r, void *to, int64_t i, double value)
         ((float *)to)[i] = (float)value;
 }
 
-/* Numbers that must be rounded, and those whose squares and products are below the smallest normal one. */
+/* Numbers that must be rounded, and those whose squares and products are below the smallest normal
+ * one. */
 static void fill(const run *r, int step)
 {
     const double tiny = r->dtype == CZ_F64 ? 1e-160 : 1e-20;

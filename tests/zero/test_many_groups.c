@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameter groups that come in one by one before there is state: shards are made once for all of them, when somebody asks
- * for them. What anybody can see is as if all had been there from the start. */
+/* Parameter groups that come in one by one before there is state: shards are made once for all of
+ * them, when somebody asks for them. What anybody can see is as if all had been there from the
+ * start. */
 #include "zero/bucket.h"
 #include "zero/cases.h"
 #include "zero/zero.h"
@@ -316,7 +317,8 @@ static cz_status add_and_step(cz_zero *zero, const cz_param_group *group, bool *
     return cz_zero_step(zero, NULL, NULL);
 }
 
-/* Each allocation fails in turn: the addition or the step is refused, and the next try goes on from there. */
+/* Each allocation fails in turn: the addition or the step is refused, and the next try goes on from
+ * there. */
 TEST(every_allocation_fails_in_turn)
 {
     (void)state;

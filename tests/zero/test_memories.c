@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Values, gradients and buffers that share memory are refused with both names, when an object is made and where a gradient
- * moves later, with the same sentence on all ranks; empty tensors need no memory; a step in which nothing has a
- * gradient is an error unless it is allowed. */
+/* Values, gradients and buffers that share memory are refused with both names, when an object is
+ * made and where a gradient moves later, with the same sentence on all ranks; empty tensors need no
+ * memory; a step in which nothing has a gradient is an error unless it is allowed. */
 #include <string.h>
 
 #include "czero/czero.h"
@@ -197,8 +197,8 @@ static cz_status move(cz_group *group, subject *s)
     CZ_TRY(cz_optim_create(&optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     CZ_TRY(cz_zero_create(&zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     CZ_TRY(cz_ddp_create(&ddp, group, s->model, NULL));
-    CZ_TRY(
-        cz_model_set_gradient(s->model, 1, at(s, 24 + 7))); /* on all ranks, or on the last alone */
+    /* On all ranks, or on the last alone. */
+    CZ_TRY(cz_model_set_gradient(s->model, 1, at(s, 24 + 7)));
     for (int alone = 0; alone < 2; alone++) {
         CZ_TRY(expect_of(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
         CZ_TRY(expect_of(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, both, "ddp begin"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Replicas that differ, in parameters and in buffers, are found with an optimizer and without one, in one sentence on all
- * ranks. */
+/* Replicas that differ, in parameters and in buffers, are found with an optimizer and without one,
+ * in one sentence on all ranks. */
 #include <string.h>
 
 #include "czero/zero.h"

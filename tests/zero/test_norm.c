@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Norm, clipping and skipping: the numbers and bits of one unsharded process, decisions of all ranks. */
+/* Norm, clipping and skipping: the numbers and bits of one unsharded process, decisions of all
+ * ranks. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

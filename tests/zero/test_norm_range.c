@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Norms of f64 gradients whose squares are beyond the range of double: every finite gradient is finite, whatever the cuts
- * and the number of ranks; clipping and skipping follow. */
+/* Norms of f64 gradients whose squares are beyond the range of double: every finite gradient is
+ * finite, whatever the cuts and the number of ranks; clipping and skipping follow. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,8 @@ static void run(int ranks, trial *t)
 
 TEST(every_finite_gradient_has_a_norm)
 {
-    /* Powers of two: the norm is exact wherever it can be. One rank or a power of two: the mean is the gradient. */
+    /* Powers of two: the norm is exact wherever it can be. One rank or a power of two: the mean is
+     * the gradient. */
     static const double scales[] = {1, 0x1p520, 0x1p1010, 0x1p-440, 0x1p-500, 0x1p-600, 0x1p-1020};
     static const int worlds[] = {1, 2, 4};
     const double one = norm_of_elements();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks that are in different calls of the library: all are told so, also where the calls begin alike, and the group goes
- * on. */
+/* Ranks that are in different calls of the library: all are told so, also where the calls begin
+ * alike, and the group goes on. */
 #include "zero/cases.h"
 
 static const int64_t sizes[] = {40, 3};

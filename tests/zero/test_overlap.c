@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps inside the passes of a data-parallel model, from the first pass on: with several parameter groups,
- * schedules, checkpoints, sub-groups, frozen and unused parameters, numbers of micro-batches that change, marks
- * in any order and from several threads, and every rule. Always the bits of one unsharded process. */
+/* Steps inside the passes of a data-parallel model, from the first pass on: with several parameter
+ * groups, schedules, checkpoints, sub-groups, frozen and unused parameters, numbers of
+ * micro-batches that change, marks in any order and from several threads, and every rule. Always
+ * the bits of one unsharded process. */
 #include "group/group_test.h"
 #include "support/passes.h"
 
@@ -29,8 +30,8 @@ static cz_test_passes plain(void)
                             .buckets = CZ_DDP_OPTIONS_INIT};
 }
 
-/* In each mode and partition, on numbers of ranks and with caps that go round; from there on other ranks, and
- * back, with other partitions. */
+/* In each mode and partition, on numbers of ranks and with caps that go round; from there on other
+ * ranks, and back, with other partitions. */
 static void check(cz_test_passes t, const char *what)
 {
     static const size_t caps[] = {1, 64, 300, 1200, 1 << 20};
@@ -133,8 +134,8 @@ TEST(micro_batches)
     check(t, "micro-batches");
 }
 
-/* One comes in the fourth step, one is gone after the second, one is nobody's every other step, one is rank 0's
- * only, one is not rank 0's. */
+/* One comes in the fourth step, one is gone after the second, one is nobody's every other step, one
+ * is rank 0's only, one is not rank 0's. */
 static bool comes_and_goes(int rank, int step, int micro, int64_t param)
 {
     switch (param) {

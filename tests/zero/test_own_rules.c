@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of the caller's own, sharded: partial sums to the last bit, whole tensors, the beginning and the
- * argument of a step; gradients given to a step; closures. */
+/* Rules of the caller's own, sharded: partial sums to the last bit, whole tensors, the beginning
+ * and the argument of a step; gradients given to a step; closures. */
 #include "support/cz_test.h"
 #include "support/training.h"
 #include "shard/shard.h"
@@ -157,7 +157,8 @@ TEST(whole_tensors_are_not_cut_on_any_number_of_ranks)
 
 static atomic_int begun;
 
-/* What the argument says becomes the learning rate and an added value; a negative one is refused. */
+/* What the argument says becomes the learning rate and an added value; a negative one is
+ * refused. */
 static cz_status begin_step(struct cz_optim *optim, const void *argument, void *context)
 {
     const double *lr = argument;

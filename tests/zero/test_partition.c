@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where things live: the fixed layout, owners that are given, what is trained and what is frozen. */
+/* Where things live: the fixed layout, owners that are given, what is trained and what is
+ * frozen. */
 #include <stdlib.h>
 
 #include "support/cz_test.h"

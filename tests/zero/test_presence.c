@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Missing gradients, frozen parameters, hyper-parameters that change: what ranks may differ in, what
- * they may not, and what a step then leaves alone. */
+/* Missing gradients, frozen parameters, hyper-parameters that change: what ranks may differ in,
+ * what they may not, and what a step then leaves alone. */
 #include <string.h>
 
 #include "support/cz_test.h"
@@ -113,7 +113,8 @@ static cz_status values_are_as_made(const rank_trial *trial)
     return CZ_OK;
 }
 
-/* A parameter that is cut, reduced, and present on one owner only: an error on all, then all is well. */
+/* A parameter that is cut, reduced, and present on one owner only: an error on all, then all is
+ * well. */
 static cz_status torn(rank_trial *trial, cz_group *group)
 {
     const int rank = cz_group_rank(group);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Every built-in rule, sharded, has the bits of the unsharded optimizer: values, slots, scalars and step
- * counts, also of parameters that fall behind or are unfrozen. */
+/* Every built-in rule, sharded, has the bits of the unsharded optimizer: values, slots, scalars and
+ * step counts, also of parameters that fall behind or are unfrozen. */
 #include "support/cz_test.h"
 #include "support/training.h"
 
 static const int64_t sizes[] = {7, 0, 1, 300, 3, 16, 127, 33};
 enum { PARAMS = sizeof sizes / sizeof *sizes };
 
-/* Parameter 3 has no gradient in the first step, 4 only on the last ranks, 5 in every second step. */
+/* Parameter 3 has no gradient in the first step, 4 only on the last ranks, 5 in every second
+ * step. */
 static bool mostly(int rank, int step, int64_t param)
 {
     return param == 3 ? step > 0 : param == 4 ? rank > 0 || step > 1 : param == 5 ? step % 2 : true;

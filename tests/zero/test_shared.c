@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Values in memory that ranks share: the bits of one unsharded process, whatever the step and where it is made; an
- * owner writes no sooner than all ranks have read; what cannot be right is refused by name. */
+/* Values in memory that ranks share: the bits of one unsharded process, whatever the step and where
+ * it is made; an owner writes no sooner than all ranks have read; what cannot be right is refused
+ * by name. */
 #include "group/group_test.h"
 
 #include "czero/averaging.h"

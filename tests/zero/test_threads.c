@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks that have kernel threads each: the bits of the unsharded optimizer, with every way to cut and to deal out. */
+/* Ranks that have kernel threads each: the bits of the unsharded optimizer, with every way to cut
+ * and to deal out. */
 #include "optim/object.h"
 #include "support/cz_test.h"
 #include "support/training.h"

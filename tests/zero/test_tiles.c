@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps that go over tiles in one pass or in two: parameters and what is left of the gradients have the bits of one
- * unsharded process, whatever has to be known before the first update, and wherever gradients come from. */
+/* Steps that go over tiles in one pass or in two: parameters and what is left of the gradients have
+ * the bits of one unsharded process, whatever has to be known before the first update, and wherever
+ * gradients come from. */
 #include <math.h>
 #include <string.h>
 
@@ -20,8 +21,8 @@ typedef struct trial {
     cz_dtype dtype;
     cz_partition partition;
     origin origin;
-    bool
-        scattered; /* LOCAL: which gradients a rank has is its own; REDUCED: owners have theirs only */
+    /* LOCAL: which gradients a rank has is its own; REDUCED: owners have theirs only. */
+    bool scattered;
     double max_norm;
     bool skips, norm;
     double odd; /* not 0: the last rank's element in the middle of parameter 3, in one step */
@@ -243,7 +244,8 @@ static cz_status body(cz_group *group, void *context)
     return status;
 }
 
-/* Every third pair of an origin and partition with a number of ranks, others each time: three times have all. */
+/* Every third pair of an origin and partition with a number of ranks, others each time: three times
+ * have all. */
 static void everywhere(trial t)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Counterparts of upstream's tests of what an optimizer is made from: what is taken and refused, who owns
- * what, groups that come later. */
+/* Counterparts of upstream's tests of what an optimizer is made from: what is taken and refused,
+ * who owns what, groups that come later. */
 #include "zero/upstream.h"
 #include "zero/zero.h"
 #include "optim/optim.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Counterparts of upstream's tests of the sharded optimizer that need a data-parallel model: it and the
- * optimizer in lockstep with a data-parallel model under an unsharded one, bit for bit, where upstream allows a
- * tolerance. Upstream refuses overlap on the CPU. */
+/* Counterparts of upstream's tests of the sharded optimizer that need a data-parallel model: it and
+ * the optimizer in lockstep with a data-parallel model under an unsharded one, bit for bit, where
+ * upstream allows a tolerance. Upstream refuses overlap on the CPU. */
 #include <string.h>
 
 #include "czero/czero.h"
@@ -12,8 +12,8 @@
 /* How the sharded optimizer gets its gradients, and when it steps. */
 typedef struct way {
     cz_partition partition;
-    bool
-        bound; /* on the data-parallel model; otherwise on gradients that this has reduced everywhere */
+    /* On the data-parallel model; otherwise on gradients that this has reduced everywhere. */
+    bool bound;
     cz_overlap overlap;
     bool late, views, static_graph;
 } way;
@@ -47,8 +47,8 @@ static void told(int64_t param, void *value, void *context)
 {
 }
 
-/* Networks with values, and a buffer, that are other ones on each rank: making the data-parallel models makes
- * them alike. */
+/* Networks with values, and a buffer, that are other ones on each rank: making the data-parallel
+ * models makes them alike. */
 static cz_status make_models(twins *t, const cz_test_net_shape *sharded,
                              const cz_test_net_shape *plain, int batch,
                              const cz_ddp_options *options)
@@ -286,7 +286,8 @@ typedef struct overlap_case {
     int scale; /* 1: the widths of upstream */
 } overlap_case;
 
-/* For two ranks the recorded assignment of these very buckets (overlap.2 of overlap_assign.gold). */
+/* For two ranks the recorded assignment of these very buckets (overlap.2 of
+ * overlap_assign.gold). */
 static cz_status expect_owners(const twins *t)
 {
     static const int whole[] = {1, 1, 0, 0}, pieces[] = {0, 1, 0, 0};
@@ -321,8 +322,8 @@ static cz_status overlap(twins *t, const overlap_case *c)
 }
 BODY(overlap)
 
-/* Gradients are always reduced where they are, so that parameters in buckets stand for upstream's gradients in
- * buckets. */
+/* Gradients are always reduced where they are, so that parameters in buckets stand for upstream's
+ * gradients in buckets. */
 TEST(upstream_test_ddp_zero_overlap)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What upstream's ZeroRedundancyOptimizer does by accident, done otherwise: docs/pytorch-differences.md. */
+/* What upstream's ZeroRedundancyOptimizer does by accident, done otherwise:
+ * docs/pytorch-differences.md. */
 #include "zero/upstream.h"
 #include "zero/zero.h"
 #include "tensor/model.h"
@@ -193,7 +194,8 @@ static cz_status wrong_on_one_rank(pair *p, cz_group *group, mode m)
 }
 CASE(wrong_on_one_rank)
 
-/* Moments in f64 and the step as a real, as other programs store them; one parameter is left out. */
+/* Moments in f64 and the step as a real, as other programs store them; one parameter is left
+ * out. */
 static cz_status make_foreign(cz_state_dict *dict)
 {
     static const char *const slots[] = {"exp_avg", "exp_avg_sq"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Counterparts of upstream's tests that train a network: the sharded optimizer in lockstep with an unsharded
- * one, bit for bit, where upstream allows a tolerance. */
+/* Counterparts of upstream's tests that train a network: the sharded optimizer in lockstep with an
+ * unsharded one, bit for bit, where upstream allows a tolerance. */
 #include "zero/upstream.h"
 #include "tensor/model.h"
 
@@ -112,7 +112,8 @@ TEST(upstream_test_local_optimizer_parity)
 
 static const int64_t weights[] = {0, 2, 4}, biases[] = {1, 3, 5};
 
-/* Groups given at once (plain and sharded), and a third optimizer that gets the second one later. */
+/* Groups given at once (plain and sharded), and a third optimizer that gets the second one
+ * later. */
 static cz_status groups_ranks(pair *p, pair *later, cz_group *group, mode m)
 {
     static const cz_test_net_shape shape = {.layers = 3, .widths = {5, 10, 10, 5}};

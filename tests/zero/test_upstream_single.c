@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Counterparts of upstream's tests with one rank, run on more of them as well: the gradient is the same on
- * all, so the outcome is. */
+/* Counterparts of upstream's tests with one rank, run on more of them as well: the gradient is the
+ * same on all, so the outcome is. */
 #include "zero/upstream.h"
 #include "tensor/model.h"
 #include "optim/optim.h"
@@ -153,7 +153,8 @@ RANKS(state_dict)
 
 /* ---- test_lr_scheduler ---- */
 
-/* Upstream clears the gradients before the step, so that nothing moves; here the second half does move. */
+/* Upstream clears the gradients before the step, so that nothing moves; here the second half does
+ * move. */
 static cz_status lr_scheduler(scalars *s, cz_group *group, mode m)
 {
     cz_step_options options = CZ_STEP_OPTIONS_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Counterparts of upstream's tests of steps of several ranks, of groups that are not the world, and of states
- * that are collected and loaded. */
+/* Counterparts of upstream's tests of steps of several ranks, of groups that are not the world, and
+ * of states that are collected and loaded. */
 #include "zero/upstream.h"
 #include "tensor/model.h"
 
@@ -81,7 +81,8 @@ RANKS(step_with_closure, 1)
 
 /* ---- test_collect_shards ---- */
 
-/* Ranks are threads: what the others load is rank 0's own dictionary, which loading leaves alone. */
+/* Ranks are threads: what the others load is rank 0's own dictionary, which loading leaves
+ * alone. */
 static cz_status load_that_of_rank_0(pair *p, cz_group *group, cz_state_dict *dict)
 {
     cz_state_dict *copy = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Two objects of equal shape over one group: a call that is on the first one here and on the second one there is refused
- * by all ranks, with both names, and changes nothing; and objects that belong together have the same ranks. */
+/* Two objects of equal shape over one group: a call that is on the first one here and on the second
+ * one there is refused by all ranks, with both names, and changes nothing; and objects that belong
+ * together have the same ranks. */
 #include <string.h>
 
 #include "czero/averaging.h"
@@ -157,7 +158,8 @@ TEST(calls_on_two_objects_in_another_order_are_refused)
         assert_ranks_ok(worlds[w], each_rank_crosses, NULL);
 }
 
-/* Ranks 0 1 | 2 3 for the optimizer, 0 3 | 2 1 for the ddp: each rank has the same number and as many others in both. */
+/* Ranks 0 1 | 2 3 for the optimizer, 0 3 | 2 1 for the ddp: each rank has the same number and as
+ * many others in both. */
 static cz_status each_rank_binds(cz_group *group, void *arg)
 {
     static const int colors[] = {0, 1, 1, 0};

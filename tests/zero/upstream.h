@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the counterparts of upstream's tests share: on every rank a network under a sharded optimizer and the
- * same one under an unsharded optimizer whose gradients are averaged by hand, in lockstep. */
+/* What the counterparts of upstream's tests share: on every rank a network under a sharded
+ * optimizer and the same one under an unsharded optimizer whose gradients are averaged by hand, in
+ * lockstep. */
 #ifndef CZ_TEST_UPSTREAM_H
 #define CZ_TEST_UPSTREAM_H
 
@@ -117,7 +118,8 @@ static inline cz_status plain_closure(double *loss, void *context)
     return average_gradients(&p->plain, p->group);
 }
 
-/* A new batch of this rank's, alike for both networks, and a step of each: losses and parameters agree. */
+/* A new batch of this rank's, alike for both networks, and a step of each: losses and parameters
+ * agree. */
 static inline cz_status pair_step(pair *p, uint64_t seed)
 {
     const cz_step_options sharded = {

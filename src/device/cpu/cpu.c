@@ -13,8 +13,9 @@ static cz_status cpu_allocate(cz_memory_kind kind, size_t bytes, void **out)
     return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "cpu: no memory for %zu bytes", bytes);
 }
 
-/* The C library leaves copies of this size to one instruction of the processor, which takes three times as long where a
- * destination is just after its source within pages: so is memory of malloc() after memory of mmap(). */
+/* The C library leaves copies of this size to one instruction of the processor, which takes three
+ * times as long where a destination is just after its source within pages: so is memory of malloc()
+ * after memory of mmap(). */
 static void copy_in_pieces(char *to, const char *from, size_t bytes)
 {
     enum { PIECE = 1984 };
@@ -67,7 +68,8 @@ static cz_status cpu_fill(void *queue, cz_dtype dtype, double value, int64_t cou
     return CZ_OK;
 }
 
-/* Blocks of constant length, because that is what compilers vectorise without being told to try hard. */
+/* Blocks of constant length, because that is what compilers vectorise without being told to try
+ * hard. */
 #define SCALE(name, type)                                                                          \
     static void name(int64_t count, type *x, type factor)                                          \
     {                                                                                              \
@@ -151,7 +153,8 @@ static cz_status cpu_reduce(void *queue, cz_dtype dtype, cz_reduction reduction,
     return CZ_OK;
 }
 
-/* Places are 64 bits wide, of which the kernel has the lower half: the upper one changes the key. */
+/* Places are 64 bits wide, of which the kernel has the lower half: the upper one changes the
+ * key. */
 static void add_words(uint64_t key, uint64_t first, int64_t count, const uint32_t *words,
                       uint64_t print[2])
 {

@@ -5,7 +5,8 @@
 
 #include "czero/device.h"
 
-/* out[i] = the tree reduction of sources[0 … source_count - 1][i]; out may be one of the sources. */
+/* out[i] = the tree reduction of sources[0 … source_count - 1][i]; out may be one of the
+ * sources. */
 typedef void (*cz__reduce_kernel)(int source_count, const void *const *sources, int64_t count,
                                   void *out);
 
@@ -16,9 +17,9 @@ typedef void (*cz__convert_kernel)(int64_t count, const void *from, void *to);
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
 
-/* Terms of an exact sum, a block of them. Each is the sum of at most three parts: a multiple of a large
- * power of two, one of a small power of two, and a rest, which is 0 but where terms differ a lot. The
- * first two kinds are added up exactly in doubles. */
+/* Terms of an exact sum, a block of them. Each is the sum of at most three parts: a multiple of a
+ * large power of two, one of a small power of two, and a rest, which is 0 but where terms differ a
+ * lot. The first two kinds are added up exactly in doubles. */
 #define CZ__SUM_TERMS 2048 /* at most in a block */
 #define CZ__SUM_LANES 8
 typedef struct cz__sum_block {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Many terms of an exact sum: a kernel adds up a block in a few doubles without loss; what it cannot take
- * is added term by term. */
+/* Many terms of an exact sum: a kernel adds up a block in a few doubles without loss; what it
+ * cannot take is added term by term. */
 #include "base/float_mode.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* job run FOLDER LOG SEED RANKS MODE KEEP: trains and saves until it is killed, and says in LOG how far it has come. MODE: sync,
- * async or both.
- * job check FOLDER LEAST MOST KEEP RANKS…: loads with each number of ranks. The newest step is from LEAST (-1: there may be
- * nothing) to MOST, and all values are those of one step. Prints it. */
+/* job run FOLDER LOG SEED RANKS MODE KEEP: trains and saves until it is killed, and says in LOG how
+ * far it has come. MODE: sync, async or both. job check FOLDER LEAST MOST KEEP RANKS…: loads with
+ * each number of ranks. The newest step is from LEAST (-1: there may be nothing) to MOST, and all
+ * values are those of one step. Prints it. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static cz_status run(cz_group *world, void *context)
     return status;
 }
 
-/* The step that was called complete is there, or as many after it as are kept: a save may complete two, that which was
- * under way and its own, before it returns. */
+/* The step that was called complete is there, or as many after it as are kept: a save may complete
+ * two, that which was under way and its own, before it returns. */
 static cz_status check_kept(const job *j, kill_state *s)
 {
     int kept = 0;

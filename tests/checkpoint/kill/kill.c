@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* kill JOB N JSON [MPIRUN…]: N times, a job that saves all the time is ended by SIGKILL at a random moment: all of it where
- * ranks are threads; one rank of it where MPIRUN starts them as processes (every fourth). Then there must be a
- * checkpoint, with all values of one step, and no older than the last one that the job had called complete.
- * Most jobs go on from the checkpoint of the job before them, so that what a kill leaves behind is also lived with. */
+/* kill JOB N JSON [MPIRUN…]: N times, a job that saves all the time is ended by SIGKILL at a random
+ * moment: all of it where ranks are threads; one rank of it where MPIRUN starts them as processes
+ * (every fourth). Then there must be a checkpoint, with all values of one step, and no older than
+ * the last one that the job had called complete. Most jobs go on from the checkpoint of the job
+ * before them, so that what a kill leaves behind is also lived with. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -92,7 +93,8 @@ static void read_log(const char *path, progress *p)
         p->begun = p->done;
 }
 
-/* Until it saves, or with `first` makes its first save of all; false: it ended, or did not come so far. */
+/* Until it saves, or with `first` makes its first save of all; false: it ended, or did not come so
+ * far. */
 static bool wait_for_saves(const killer *k, pid_t child, bool first, progress *p)
 {
     const double end = now() + 40;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Known values: in parameters, a buffer, a slot of an optimizer, and dictionaries. A mixture of two steps has a value of
- * the wrong one. */
+/* Known values: in parameters, a buffer, a slot of an optimizer, and dictionaries. A mixture of two
+ * steps has a value of the wrong one. */
 #include "state.h"
 
 #include <inttypes.h>

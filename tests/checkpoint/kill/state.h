@@ -27,7 +27,8 @@ cz_status kill_state_advance(kill_state *s);
 /* A save of all, with dictionaries that are gone when it returns. */
 cz_status kill_state_save(kill_state *s, bool later);
 
-/* The generation of a step, or CZ_NEWEST; CZ_ERR_FORMAT: a value is not the one of that step. *found -1: there is none. */
+/* The generation of a step, or CZ_NEWEST; CZ_ERR_FORMAT: a value is not the one of that step.
+ * *found -1: there is none. */
 cz_status kill_state_load(kill_state *s, int64_t step, int64_t *found);
 
 #endif

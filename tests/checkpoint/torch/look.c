@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* look FILE: a line for each tensor of consolidated files: name, type, shape, and the sum of its elements and of each
- * with its place (from 1), read in parts. wild.py compares them with torch's. What was left of the file, the rule and the
- * values of the first group go to stderr. Exit 1, and the sentence: it is refused. */
+/* look FILE: a line for each tensor of consolidated files: name, type, shape, and the sum of its
+ * elements and of each with its place (from 1), read in parts. wild.py compares them with torch's.
+ * What was left of the file, the rule and the values of the first group go to stderr. Exit 1, and
+ * the sentence: it is refused. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* trip RULE WORLD IN OUT FIRST COUNT [HYPER=VALUE…] [parameters-only | plain]: import IN ("-": begin anew), train COUNT steps from step FIRST, export
- * to OUT. trip.py does the same with torch, and compares. Gradients are exact in both: (i + 3 p + 5 step) mod 9 - 4,
- * over 32, and a quarter of the parameter. HYPER=VALUE is for the second parameter group;
- * plain: there is one, and no buffer. */
+/* trip RULE WORLD IN OUT FIRST COUNT [HYPER=VALUE…] [parameters-only | plain]: import IN ("-":
+ * begin anew), train COUNT steps from step FIRST, export to OUT. trip.py does the same with torch,
+ * and compares. Gradients are exact in both: (i + 3 p + 5 step) mod 9 - 4, over 32, and a quarter
+ * of the parameter. HYPER=VALUE is for the second parameter group; plain: there is one, and no
+ * buffer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Before a program (LD_PRELOAD): the n-th call of some functions of the C library fails, the others are what they were.
+/* Before a program (LD_PRELOAD): the n-th call of some functions of the C library fails, the others
+ * are what they were.
  *
- *     CZ_FAIL_CALLS=rename,fsync CZ_FAIL_AT=3 CZ_FAIL_COUNT=count LD_PRELOAD=libfail_call.so program
+ *     CZ_FAIL_CALLS=rename,fsync CZ_FAIL_AT=3 CZ_FAIL_COUNT=count \
+ *         LD_PRELOAD=libfail_call.so program
  *
- * CZ_FAIL_CALLS names functions, or the groups "files" (all that changes or looks at files) and "memory". CZ_FAIL_AT: the
- * call that fails, from 1 on; 0: none. CZ_FAIL_ERROR: its errno, a number, in place of EIO (ENOMEM for memory).
- * CZ_FAIL_COUNT: a file that gets the number of such calls when the program ends. */
+ * CZ_FAIL_CALLS names functions, or the groups "files" (all that changes or looks at files) and
+ * "memory". CZ_FAIL_AT: the call that fails, from 1 on; 0: none. CZ_FAIL_ERROR: its errno, a
+ * number, in place of EIO (ENOMEM for memory). CZ_FAIL_COUNT: a file that gets the number of such
+ * calls when the program ends. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

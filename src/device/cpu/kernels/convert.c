@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* to[i] = from[i] between the floating types, rounded to nearest even where the type is narrower. */
+/* to[i] = from[i] between the floating types, rounded to nearest even where the type is
+ * narrower. */
 #include "device/cpu/kernels/half.h"
 
-/* A double on its way to 16 bits becomes a float that is rounded to odd: the second rounding then is as
- * if it were the only one. */
+/* A double on its way to 16 bits becomes a float that is rounded to odd: the second rounding then
+ * is as if it were the only one. */
 CZ_BODY float to_odd(double value)
 {
     const float nearest = (float)value;

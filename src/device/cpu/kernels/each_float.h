@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rule's body for both types of parameters: BODY is the file, included once with each. In it REAL is the
- * type, TYPE its name, ROOT and ABSOLUTE its functions. */
+/* A rule's body for both types of parameters: BODY is the file, included once with each. In it REAL
+ * is the type, TYPE its name, ROOT and ABSOLUTE its functions. */
 #include <math.h>
 
 #define REAL float

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What every kernel file needs. The files of this folder are compiled once per instruction-set level,
- * with CZ_LEVEL the level's name; they call nothing of the library, so that no instruction of a level
- * runs where the processor lacks it. */
+/* What every kernel file needs. The files of this folder are compiled once per instruction-set
+ * level, with CZ_LEVEL the level's name; they call nothing of the library, so that no instruction
+ * of a level runs where the processor lacks it. */
 #ifndef CZ_DEVICE_CPU_KERNELS_KERNEL_H
 #define CZ_DEVICE_CPU_KERNELS_KERNEL_H
 
@@ -16,7 +16,8 @@
 /* The name of f for the element type TYPE, inside a body that is included once per type: f_f32. */
 #define CZ_TYPED(f) CZ_PASTE(f, TYPE)
 
-/* A body whose flags are constants where it is used: each use is a loop of its own, without branches. */
+/* A body whose flags are constants where it is used: each use is a loop of its own, without
+ * branches. */
 #define CZ_BODY static inline __attribute__((always_inline))
 
 /* Before a loop: its rounds do not depend on each other, even where an output is one of the inputs.

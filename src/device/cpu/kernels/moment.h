@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The first moment of Adam and its relatives: a weighted sum, or PyTorch's linear interpolation, which
- * starts from the nearer end. */
+/* The first moment of Adam and its relatives: a weighted sum, or PyTorch's linear interpolation,
+ * which starts from the nearer end. */
 #ifndef CZ_DEVICE_CPU_KERNELS_MOMENT_H
 #define CZ_DEVICE_CPU_KERNELS_MOMENT_H
 

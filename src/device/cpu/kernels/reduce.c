@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sum(first..last) = sum(left) + sum(right), left being the largest power of two below the count:
- * values of several ranks become one, in the same order at every level and for any number of sources.
- * So do products. The average divides once, at the end. 16-bit floats are added and multiplied as f32
- * and rounded once. Where a source is missing its place in the tree is empty. */
+ * values of several ranks become one, in the same order at every level and for any number of
+ * sources. So do products. The average divides once, at the end. 16-bit floats are added and
+ * multiplied as f32 and rounded once. Where a source is missing its place in the tree is empty. */
 #include "device/cpu/kernels/half.h"
 
 /* Blocks that stay in the first-level cache: at most log2(CZ__MAX_SOURCES / 4) partial results that

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of reduce.c for one element type: ELEMENT in memory, WIDE where it is added, named TYPE;
- * LOAD and STORE convert, ADD adds, MULTIPLY multiplies, IS_NAN asks; FLOATING types have an average,
- * the others bits. `product` says that values are multiplied rather than added. */
+/* The loops of reduce.c for one element type: ELEMENT in memory, WIDE where it is added, named
+ * TYPE; LOAD and STORE convert, ADD adds, MULTIPLY multiplies, IS_NAN asks; FLOATING types have an
+ * average, the others bits. `product` says that values are multiplied rather than added. */
 
 #define BLOCK (BLOCK_BYTES / (int64_t)sizeof(WIDE))
 #define LENGTH(begin, count) ((count) - (begin) < BLOCK ? (count) - (begin) : BLOCK)

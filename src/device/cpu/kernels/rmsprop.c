@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* s = alpha s + (1 - alpha) g^2;  p = p - lr g / (sqrt(s) + eps). Centered: a = alpha a + (1 - alpha) g, and
- * s - a^2 for s. With momentum: b = momentum b + g / (sqrt(s) + eps);  p = p - lr b.
+/* s = alpha s + (1 - alpha) g^2;  p = p - lr g / (sqrt(s) + eps). Centered: a = alpha a + (1 -
+ * alpha) g, and s - a^2 for s. With momentum: b = momentum b + g / (sqrt(s) + eps);  p = p - lr b.
  * Tieleman and Hinton, Neural Networks for Machine Learning, lecture 6.5 (2012); centered: Graves,
  * arXiv:1308.0850. */
 #include "device/coefficients.h"

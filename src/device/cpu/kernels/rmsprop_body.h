@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of rmsprop.c for one element type: REAL, named TYPE, with its square root ROOT. The momentum
- * buffer b is used if there is one, and the mean a if it is centered. */
+/* The loop of rmsprop.c for one element type: REAL, named TYPE, with its square root ROOT. The
+ * momentum buffer b is used if there is one, and the mean a if it is centered. */
 
 CZ_BODY void CZ_TYPED(rmsprop_loop)(bool centered, enum moment mean, bool momentum, bool decays,
                                     int64_t count, REAL *restrict p, const REAL *restrict g,

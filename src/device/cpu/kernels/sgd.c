@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* d = g + decay p;  b = momentum b + (1 - dampening) d, at first b = d;  p = p - lr b, with Nesterov
- * p - lr (d + momentum b), without momentum p - lr d.
- * Robbins and Monro, Ann. Math. Statist. 22 (1951); Sutskever et al., ICML 2013. */
+/* d = g + decay p;  b = momentum b + (1 - dampening) d, at first b = d;  p = p - lr b, with
+ * Nesterov p - lr (d + momentum b), without momentum p - lr d. Robbins and Monro, Ann. Math.
+ * Statist. 22 (1951); Sutskever et al., ICML 2013. */
 #include "device/coefficients.h"
 #include "device/cpu/kernels/kernel.h"
 

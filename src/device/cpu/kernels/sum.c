@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A term q is h + l + r: h = (q + s) - s is q rounded to a multiple of the last bit of s, l the same of q - h
- * with a smaller s, r what is left. Adding many h, or l, loses nothing while the sum is below 2 s.
- * Rump, Ogita and Oishi, SIAM J. Sci. Comput. 31 (2008), section 3. */
+/* A term q is h + l + r: h = (q + s) - s is q rounded to a multiple of the last bit of s, l the
+ * same of q - h with a smaller s, r what is left. Adding many h, or l, loses nothing while the sum
+ * is below 2 s. Rump, Ogita and Oishi, SIAM J. Sci. Comput. 31 (2008), section 3. */
 #include "device/cpu/kernels/kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Biased exponents: a lane adds up to 2^8 terms, the last bit is 2^-52, the next part starts 2^-53 below. */
+/* Biased exponents: a lane adds up to 2^8 terms, the last bit is 2^-52, the next part starts 2^-53
+ * below. */
 #define ROOM 8
 #define NEXT (53 - ROOM)
 
@@ -39,7 +40,8 @@ CZ_BODY bool choose_splits(int64_t biased_exponent, double split[2])
     return true;
 }
 
-/* So many running sums, so that the loop over terms is one of elements; folded to the lanes at the end. */
+/* So many running sums, so that the loop over terms is one of elements; folded to the lanes at the
+ * end. */
 #define WIDTH 128
 
 CZ_BODY void fold(double *sums)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel of sum.c for the terms TERM(x) of values x of type ELEMENT, named TERMS and TYPE. The order of
- * absolute values is that of their BITS without the sign. */
+/* The kernel of sum.c for the terms TERM(x) of values x of type ELEMENT, named TERMS and TYPE. The
+ * order of absolute values is that of their BITS without the sign. */
 
 #define NAME(f) CZ_PASTE(CZ_PASTE(f, TERMS), TYPE)
 
