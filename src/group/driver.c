@@ -30,6 +30,13 @@ static void set_place(cz_work *work, cz_work *parent)
         group->backend->announce(group->endpoint, group->sequence);
 }
 
+/* Does a sentence begin with "rank R: "? Then it was heard from another rank. */
+static bool names_a_rank(const char *sentence)
+{
+    int rank, length = 0;
+    return sscanf(sentence, "rank %d: %n", &rank, &length) == 1 && length > 0;
+}
+
 /* Put this rank's own verdict into the header. */
 static void judge(cz_work *work, cz_status mine)
 {
@@ -41,7 +48,11 @@ static void judge(cz_work *work, cz_status mine)
     header->offers = UINT64_MAX; /* of those that offer something, as many as all ranks do */
     header->same = 1;
     header->status = mine;
-    if (mine != CZ_OK)
+    if (mine == CZ_OK)
+        return;
+    if (names_a_rank(cz_last_error()))
+        snprintf(header->sentence, sizeof header->sentence, "%s", cz_last_error());
+    else
         snprintf(header->sentence, sizeof header->sentence, "rank %d: %s", header->rank,
                  cz_last_error());
 }
