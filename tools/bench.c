@@ -101,8 +101,9 @@ static void fill_in(bench_options *o)
     else if (o->ranks == 0)
         o->ranks = processors > 8 ? 8 : (int)processors;
     const bool none = o->sizes == 0;
-    for (int i = 0; none && i < 3; i++)
-        o->bytes[o->sizes++] = sizes[i];
+    if (none)
+        for (int i = 0; i < 3; i++)
+            o->bytes[o->sizes++] = sizes[i];
 }
 
 static cz_status measure(const bench_options *o, json_t *collectives, json_t *rules)

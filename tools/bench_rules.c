@@ -63,10 +63,12 @@ static cz_status time_copy(size_t bytes, int rounds, double *seconds)
     double times[BENCH_ROUNDS];
     char *from = cz__allocate(CZ_MEMORY_GENERAL, bytes / 2);
     char *to = cz__allocate(CZ_MEMORY_GENERAL, bytes / 2);
-    for (int i = -1; from && to && i < rounds; i++) { /* the first has new pages */
-        const double begin = cz__seconds();
-        memcpy(to, from, bytes / 2);
-        times[i < 0 ? 0 : i] = cz__seconds() - begin;
+    if (from && to) {
+        for (int i = -1; i < rounds; i++) { /* the first has new pages */
+            const double begin = cz__seconds();
+            memcpy(to, from, bytes / 2);
+            times[i < 0 ? 0 : i] = cz__seconds() - begin;
+        }
     }
     *seconds = from && to ? bench_median(times, rounds) : 0;
     const bool enough = from && to;
@@ -80,18 +82,20 @@ static cz_status measure(const bench_options *o, const char *rule, measured *m)
     subject s = {0};
     cz_optim *optim = NULL;
     cz_status status = subject_create(&s, o->elements);
-    if (status == CZ_OK)
-        status =
-            cz_optim_create(&optim, s.model, cz_rule_find(rule), CZ_HYPERS({"lr", 0x1p-10}), NULL);
-    if (status == CZ_OK)
-        m->state_bytes = cz_memory_bytes(CZ_MEMORY_STATE);
-    if (status == CZ_OK)
-        status = time_steps(optim, o->rounds, &m->seconds, &m->spread);
+    if (status)
+        goto done;
+    status = cz_optim_create(&optim, s.model, cz_rule_find(rule), CZ_HYPERS({"lr", 0x1p-10}), NULL);
+    if (status)
+        goto done;
+    m->state_bytes = cz_memory_bytes(CZ_MEMORY_STATE);
+    status = time_steps(optim, o->rounds, &m->seconds, &m->spread);
+done:
     cz_optim_destroy(&optim);
     subject_clear(&s);
-    /* value and gradient are read and the value written, state is read and written */
+    CZ_TRY(status);
+    /* Value and gradient are read and the value written, state is read and written. */
     const size_t traffic = 3 * sizeof(float) * (size_t)o->elements + 2 * m->state_bytes;
-    return status == CZ_OK ? time_copy(traffic, o->rounds, &m->copy_seconds) : status;
+    return time_copy(traffic, o->rounds, &m->copy_seconds);
 }
 
 static void print_titles(table *t, const bench_options *o)
@@ -136,11 +140,13 @@ cz_status bench_rules(const bench_options *o, json_t *list)
     cz_status status = CZ_OK;
     if (!o->json)
         print_titles(&t, o);
-    for (int i = 0; status == CZ_OK && (rule = cz_rule_name(i)); i++) {
+    for (int i = 0; (rule = cz_rule_name(i)); i++) {
         measured m = {0};
         status = measure(o, rule, &m);
-        if (status == CZ_OK)
+        if (!status)
             status = put(&t, list, o, rule, &m);
+        if (status)
+            break;
     }
     if (!o->json)
         table_print(&t, stdout);

@@ -244,7 +244,7 @@ static cz_status verify(conversion *c)
     progress_begin(&c->bar, "verifying", (uint64_t)ranks, c->quiet);
     c->bar.counts = true;
     cz_status status = CZ_OK;
-    for (int k = 0; status == CZ_OK && k < ranks; k++) {
+    for (int k = 0; k < ranks && !status; k++) {
         status = cz__input_verify(c->input, k);
         progress_add(&c->bar, 1);
         if (interrupted)
@@ -295,10 +295,10 @@ int tool_convert(int argc, char **argv)
     request r = {.options = {.step = -1}, .conversion = {.from = &from}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
     cz_status status = open_source(&r);
-    if (status == CZ_OK)
+    if (!status) {
         tool_say(stderr, from.info.notes);
-    if (status == CZ_OK)
         status = convert(&r);
+    }
     progress_end(&r.conversion.bar);
     /* What is made is made: a summary that does not arrive is no failure of it. */
     if (status == CZ_OK && (!say(&r) || fflush(stdout) != 0 || ferror(stdout)))

@@ -194,12 +194,33 @@ static cz_status run(writing *w)
 }
 
 /* Ranks that saved something for themselves alone, which these files have no place for. */
-static cz_status count_lost(conversion *c)
+static void count_lost(conversion *c)
 {
-    cz__input *input = c->input;
-    for (int k = 0; c->from->generation && k < input->index.world_size; k++)
+    const cz__input *input = c->input;
+    if (!c->from->generation)
+        return;
+    for (int k = 0; k < input->index.world_size; k++)
         c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;
-    return CZ_OK;
+}
+
+/* Everything that can fail; *common is the caller's to destroy. */
+static cz_status write_files(writing *w, cz_state_dict **common)
+{
+    conversion *c = w->c;
+    if (!w->e.path)
+        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+    if (c->format == FORMAT_TORCH) {
+        metadata_say_lost(c->from);
+        CZ_TRY(cz__exporting_for_torch(&w->e));
+    }
+    if (!w->e.options.parameters_only) {
+        CZ_TRY(cz__input_common(c->input, common));
+        count_lost(c);
+    }
+    w->e.options.common = *common;
+    if (!cz__text_print(&c->made, "%s", w->e.path))
+        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+    return run(w);
 }
 
 cz_status convert_to_files(conversion *c)
@@ -211,20 +232,7 @@ cz_status convert_to_files(conversion *c)
     w.e.options.step = c->input->index.step < 0 ? 0 : c->input->index.step;
     w.e.path = cz__path_copy(c->to);
     w.e.index = c->input->index; /* lent */
-    cz_status status = w.e.path ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "convert: a path");
-    if (status == CZ_OK && c->format == FORMAT_TORCH) {
-        metadata_say_lost(c->from);
-        status = cz__exporting_for_torch(&w.e);
-    }
-    if (status == CZ_OK && !w.e.options.parameters_only)
-        status = cz__input_common(c->input, &common);
-    w.e.options.common = common;
-    if (status == CZ_OK && !w.e.options.parameters_only)
-        status = count_lost(c);
-    if (status == CZ_OK && !cz__text_print(&c->made, "%s", w.e.path))
-        status = cz_fail(CZ_ERR_MEMORY, "convert: a path");
-    if (status == CZ_OK) /* nothing can fail after it */
-        status = run(&w);
+    const cz_status status = write_files(&w, &common);
     w.e.index = (cz__index){0};
     cz__exporting_clear(&w.e);
     cz__text_clear(&w.name);

@@ -103,20 +103,23 @@ static cz_status make_map(cz__index *index, const cz__index *from)
                .order = cz__calloc(params, sizeof *d.order),
                .begins = cz__calloc(2, sizeof *d.begins),
                .grouped = cz__calloc(params, 1)};
-    cz_status status = d.counts && d.order && d.begins && d.grouped
-                           ? CZ_OK
-                           : cz_fail(CZ_ERR_MEMORY, "convert: tables of %zu parameters", params);
-    for (size_t p = 0; status == CZ_OK && p < params; p++)
-        d.counts[p] = from->stored[p].count;
-    if (status == CZ_OK && !follow(&d, from)) {
-        if (!d.begins)
-            status = cz_fail(CZ_ERR_MEMORY, "convert: a table of ranges");
-        else
-            lay_out(&d, from);
+    cz_status status = CZ_ERR_MEMORY;
+    if (!d.counts || !d.order || !d.begins || !d.grouped) {
+        (void)cz_fail(status, "convert: tables of %zu parameters", params);
+        goto done;
     }
-    if (status == CZ_OK)
-        status = cz__shard_map_create_even(&index->own_map, index->world_size, from->param_count,
-                                           d.counts, d.order, d.ranges, d.begins, d.element_size);
+    for (size_t p = 0; p < params; p++)
+        d.counts[p] = from->stored[p].count;
+    const bool follows = follow(&d, from);
+    if (!d.begins) {
+        (void)cz_fail(status, "convert: a table of ranges");
+        goto done;
+    }
+    if (!follows)
+        lay_out(&d, from);
+    status = cz__shard_map_create_even(&index->own_map, index->world_size, from->param_count,
+                                       d.counts, d.order, d.ranges, d.begins, d.element_size);
+done:
     index->map = index->own_map;
     draft_clear(&d);
     return status;
@@ -264,32 +267,35 @@ static uint64_t all_bytes(const conversion *c)
 static void count_lost(conversion *c)
 {
     const cz__input *input = c->input;
-    for (int k = c->ranks; c->from->generation && k < input->index.world_size; k++)
-        c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;
+    if (c->from->generation)
+        for (int k = c->ranks; k < input->index.world_size; k++)
+            c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;
 }
 
 cz_status convert_to_parts(conversion *c)
 {
     parting p = {.c = c};
     char *folder = cz__path_copy(c->to);
-    cz_status status = folder ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "convert: a path");
-    if (status == CZ_OK)
-        status = make_index(&p.index, c, folder);
-    if (status == CZ_OK)
-        status = cz__input_common(c->input, &p.common);
+    if (!folder)
+        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+    cz_status status = make_index(&p.index, c, folder);
+    if (status)
+        goto done;
+    status = cz__input_common(c->input, &p.common);
+    if (status)
+        goto done;
     p.order =
         (cz__package_order){.folder = folder,
                             .index = &p.index,
                             .source = {.input = c->input, .wrote = convert_wrote, .context = c},
                             .common = p.common};
-    const bool is_new = status == CZ_OK && access(folder, F_OK) != 0;
-    if (status == CZ_OK) {
-        progress_begin(&c->bar, "writing", all_bytes(c), c->quiet);
-        count_lost(c);
-        status = run(&p);
-    }
-    if (status != CZ_OK && is_new)
+    const bool is_new = access(folder, F_OK) != 0;
+    progress_begin(&c->bar, "writing", all_bytes(c), c->quiet);
+    count_lost(c);
+    status = run(&p);
+    if (status && is_new)
         (void)rmdir(folder);
+done:
     p.index.optimizer = NULL; /* the input's */
     cz__index_clear(&p.index);
     cz_state_dict_destroy(&p.common);

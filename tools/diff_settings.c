@@ -165,10 +165,13 @@ static cz_status compare_common(comparison *c)
 {
     cz_state_dict *a = NULL, *b = NULL;
     cz_status status = cz_archive_read_dict(c->a->archive, CZ_ALL_RANKS, &a);
-    if (status == CZ_OK)
-        status = cz_archive_read_dict(c->b->archive, CZ_ALL_RANKS, &b);
-    if (status == CZ_OK)
-        status = compare_dicts(c, "common", a, b);
+    if (status)
+        goto done;
+    status = cz_archive_read_dict(c->b->archive, CZ_ALL_RANKS, &b);
+    if (status)
+        goto done;
+    status = compare_dicts(c, "common", a, b);
+done:
     cz_state_dict_destroy(&a);
     cz_state_dict_destroy(&b);
     return status;

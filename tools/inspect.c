@@ -143,10 +143,10 @@ int tool_inspect(int argc, char **argv)
     source s;
     (void)argp_parse(&argp, argc, argv, 0, NULL, &o);
     cz_status status = source_open(&s, o.path, o.step);
-    if (status == CZ_OK)
+    if (!status) {
         tool_say(stderr, s.info.notes);
-    if (status == CZ_OK)
         status = o.json ? inspect_json(&s, &o) : say_all(&s, &o);
+    }
     source_close(&s);
     return status == CZ_OK ? tool_end(argv[0], TOOL_FINE) : tool_failed(argv[0]);
 }

@@ -140,7 +140,10 @@ static void say_dictionary(table *t, const json_t *dictionary, const char *path,
         else {
             table_row(t);
             table_cell(t, 0, "  %s", cz__text_get(&name));
-            table_cell(t, 1, "%s", tensor ? "a tensor" : text ? cz__show(text).text : "?");
+            if (tensor)
+                table_cell(t, 1, "a tensor");
+            else
+                table_cell(t, 1, "%s", text ? cz__show(text).text : "?");
         }
         cz__text_clear(&name);
         free(text);

@@ -36,7 +36,9 @@ static bool has_plugin(const char *flavour)
     }
     self[length > 0 ? length : 0] = 0;
     char *slash = strrchr(self, '/');
-    for (size_t i = 0; slash && i < sizeof beside / sizeof *beside; i++) {
+    if (!slash)
+        return false;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
         snprintf(path, sizeof path, "%.*s%slibczero-mpi-%s.so", (int)(slash - self) + 1, self,
                  beside[i], flavour);
         if (access(path, R_OK) == 0)

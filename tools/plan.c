@@ -249,13 +249,17 @@ static cz_status plan_world(plan_request *r, int k)
     CZ_TRY(cz_plan_create(&plan, r->shapes, &r->options));
     p->least = p->most = p->mean = p->first = (cz_plan_memory)CZ_PLAN_MEMORY_INIT;
     cz_status status = cz_plan_ranks(plan, &p->least, &p->most, &p->mean, NULL);
-    if (status == CZ_OK)
-        status = cz_plan_rank(plan, 0, &p->first);
-    if (status == CZ_OK)
-        status = cz_plan_rank(plan, CZ_PLAN_ALONE, &r->alone);
-    if (status == CZ_OK)
-        status = cz_plan_get_info(plan, &info);
+    if (status)
+        goto done;
+    status = cz_plan_rank(plan, 0, &p->first);
+    if (status)
+        goto done;
+    status = cz_plan_rank(plan, CZ_PLAN_ALONE, &r->alone);
+    if (status)
+        goto done;
+    status = cz_plan_get_info(plan, &info);
     p->bucket_count = info.bucket_count;
+done:
     cz_plan_destroy(&plan);
     return status;
 }

@@ -73,8 +73,9 @@ uint64_t tool_bytes(const struct argp_state *state, const char *option, const ch
     const double number = strtod(text, &end);
     const char *unit = *end ? strchr(units, *end) : NULL;
     double bytes = number;
-    for (const char *u = units; unit && u <= unit; u++)
-        bytes *= 1024;
+    if (unit)
+        for (const char *u = units; u <= unit; u++)
+            bytes *= 1024;
     if (errno || end == text || (*end && (!unit || end[1])) || !(bytes >= 1) || bytes > 0x1p62)
         argp_error(state, "--%s is '%s', wanted bytes, such as 500M or 5G", option, text);
     return (uint64_t)bytes;

@@ -141,9 +141,9 @@ static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout
 
 const char *cz__mpi_level_name(int level)
 {
-    return level == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
-           : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                          : "MPI_THREAD_SERIALIZED";
+    if (level == MPI_THREAD_SINGLE)
+        return "MPI_THREAD_SINGLE";
+    return level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SERIALIZED";
 }
 
 /* Once per process. */
@@ -184,9 +184,11 @@ static cz_status create_group(cz_group **out, MPI_Comm comm, const cz_mpi_option
         return status;
     }
     endpoint->abort_on_break = read.abort_on_break != 0;
-    const cz_backend *backend = cz__carrier_exists()         ? &cz__backend_mpi_carrier
-                                : cz__carrier_is_forbidden() ? &cz__backend_mpi_single
-                                                             : &cz__backend_mpi_inline;
+    const cz_backend *backend = &cz__backend_mpi_inline;
+    if (cz__carrier_exists())
+        backend = &cz__backend_mpi_carrier;
+    else if (cz__carrier_is_forbidden())
+        backend = &cz__backend_mpi_single;
     CZ_TRY(cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options));
     const cz_status agreed = cz_barrier(*out, CZ_LABEL("group_create_mpi")); /* on the options */
     if (agreed != CZ_OK)

@@ -121,8 +121,9 @@ void cz__job_watch_end(cz__endpoint *world)
     if (!initialised_here || ending)
         return;
     int *ranks = calloc((size_t)all_ranks, sizeof *ranks);
-    for (int r = 0; ranks && r < all_ranks; r++)
-        ranks[r] = r;
+    if (ranks)
+        for (int r = 0; r < all_ranks; r++)
+            ranks[r] = r;
     cz_status status = CZ_ERR_MEMORY;
     if (ranks && cz__mpi_enter()) {
         status = cz__endpoint_create(&ending, world->wire, my_rank, all_ranks, world, ranks);
@@ -178,19 +179,21 @@ static int quietest(double begun, double *heard_at)
     const double OFTEN = 0.25; /* seconds */
     const double now = cz__mpi_seconds();
     int rank = -1;
-    for (int r = 0; ending && r < all_ranks; r++) {
-        cz__peer *peer = &ending->peers[r];
-        const double at = fmax(begun, atomic_load(&peer->heard_at));
-        if (r == my_rank || peer->left)
-            continue;
-        if (rank < 0 || at < *heard_at) {
-            rank = r;
-            *heard_at = at;
-        }
-        if (now - atomic_load(&peer->asked_at) > OFTEN) {
-            atomic_store(&peer->asked_at, now);
-            atomic_store(&peer->ask, true);
-            atomic_store(&ending->attention, true);
+    if (ending) {
+        for (int r = 0; r < all_ranks; r++) {
+            cz__peer *peer = &ending->peers[r];
+            const double at = fmax(begun, atomic_load(&peer->heard_at));
+            if (r == my_rank || peer->left)
+                continue;
+            if (rank < 0 || at < *heard_at) {
+                rank = r;
+                *heard_at = at;
+            }
+            if (now - atomic_load(&peer->asked_at) > OFTEN) {
+                atomic_store(&peer->asked_at, now);
+                atomic_store(&peer->ask, true);
+                atomic_store(&ending->attention, true);
+            }
         }
     }
     return rank;

@@ -95,10 +95,10 @@ static void part_landed(void *owner, const MPI_Status *status, int error)
     parcel->of->under_way--;
     if (parcel->abandoned)
         cz__parcel_free(parcel);
+    else if (parcel->why)
+        end(parcel, CZ__PARCEL_FAILED);
     else
-        end(parcel, parcel->why         ? CZ__PARCEL_FAILED
-                    : parcel->cancelled ? CZ__PARCEL_LOST
-                                        : CZ__PARCEL_DONE);
+        end(parcel, parcel->cancelled ? CZ__PARCEL_LOST : CZ__PARCEL_DONE);
 }
 
 /* One message; the receive matches the send, which has the tag of the receiver's port. */

@@ -32,9 +32,11 @@ static cz__level *find_due_level(const cz_averager *averager)
 {
     const int64_t since = averager->step - averager->options.warmup_steps;
     cz__level *due = NULL;
-    for (int64_t k = 0; since >= 0 && k < averager->level_count; k++)
-        if (since % averager->levels[k].period == 0)
-            due = &averager->levels[k];
+    if (since >= 0) {
+        for (int64_t k = 0; k < averager->level_count; k++)
+            if (since % averager->levels[k].period == 0)
+                due = &averager->levels[k];
+    }
     return due && due->group ? due : NULL; /* alone, a rank is its own mean */
 }
 

@@ -240,7 +240,9 @@ static cz_status adapt_values(const adaptation *a, const cz_state_dict *groups, 
     const int64_t from = find_group(a, number);
     if (from >= 0)
         CZ_TRY(get_group(groups, from, &entry));
-    for (int64_t i = 0; entry && i < cz_state_dict_count(entry); i++) {
+    if (!entry)
+        return CZ_OK;
+    for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
         const char *key = cz_state_dict_key(entry, i);
         double value;
         if (strcmp(key, "params") == 0)

@@ -104,10 +104,12 @@ static void describe_cuts(cz__description *d, const cz_shard_map *map)
                         CZ__FIELD_NUMBER, (int64_t)element_size);
     cz__describe_number(d, &(cz__subject){"the number of ranges", "the shard map", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, ranges);
-    for (int64_t k = 0; begins && k < ranges; k++)
-        cz__describe_number(d,
-                            &(cz__subject){"a range", "the shard map", -1, NULL, "begins at place"},
-                            CZ__FIELD_NUMBER, begins[k]);
+    if (begins) {
+        for (int64_t k = 0; k < ranges; k++)
+            cz__describe_number(
+                d, &(cz__subject){"a range", "the shard map", -1, NULL, "begins at place"},
+                CZ__FIELD_NUMBER, begins[k]);
+    }
     cz__free(begins);
 }
 
@@ -214,17 +216,20 @@ static void list_state(const cz_checkpoint *c, const cz__index *index, int64_t p
 static void list_replicas(const cz_checkpoint *c, const cz__index *index, cz__replica *list,
                           int64_t *count)
 {
-    for (int64_t p = 0; list && p < index->param_count; p++)
-        list[p] = (cz__replica){.noun = "parameter",
-                                .index = p,
-                                .name = index->stored[p].name,
-                                .device = cz__contents_device(c, p),
-                                .data = cz__contents_address(c, p, NULL, 0),
-                                .bytes = (size_t)index->stored[p].count *
-                                         cz_dtype_size(index->stored[p].dtype)};
+    if (list) {
+        for (int64_t p = 0; p < index->param_count; p++)
+            list[p] = (cz__replica){.noun = "parameter",
+                                    .index = p,
+                                    .name = index->stored[p].name,
+                                    .device = cz__contents_device(c, p),
+                                    .data = cz__contents_address(c, p, NULL, 0),
+                                    .bytes = (size_t)index->stored[p].count *
+                                             cz_dtype_size(index->stored[p].dtype)};
+    }
     *count = index->param_count;
-    for (int64_t p = 0; index->optimizer && p < index->param_count; p++)
-        list_state(c, index, p, list, count);
+    if (index->optimizer)
+        for (int64_t p = 0; p < index->param_count; p++)
+            list_state(c, index, p, list, count);
 }
 
 static cz_status compare_replicas(const cz_checkpoint *c, const char *call, const cz__index *index)

@@ -55,10 +55,12 @@ cz_status cz__input_open(cz__input *input, const char *path)
 
 void cz__input_close(cz__input *input)
 {
-    for (int r = 0; input->parts && r < input->index.world_size; r++)
-        cz__input_file_clear(&input->parts[r]);
-    for (int r = 0; input->blocks && r < input->index.world_size; r++)
-        cz__block_table_clear(&input->blocks[r]);
+    if (input->parts)
+        for (int r = 0; r < input->index.world_size; r++)
+            cz__input_file_clear(&input->parts[r]);
+    if (input->blocks)
+        for (int r = 0; r < input->index.world_size; r++)
+            cz__block_table_clear(&input->blocks[r]);
     cz__free(input->blocks);
     cz__free(input->held);
     cz__input_file_clear(&input->common);

@@ -526,10 +526,12 @@ void cz__package_discard(cz__package *package)
     cz__text path = {0};
     if (!package || package->file < 0)
         return;
-    for (size_t i = 0; package->wrote_part && i < sizeof suffixes / sizeof *suffixes; i++) {
-        if (cz__part_path(&path, package->path, package->rank, package->world_size, suffixes[i]) ==
-            CZ_OK)
-            (void)unlinkat(package->file, cz__path_name(cz__text_get(&path)), 0);
+    if (package->wrote_part) {
+        for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+            if (cz__part_path(&path, package->path, package->rank, package->world_size,
+                              suffixes[i]) == CZ_OK)
+                (void)unlinkat(package->file, cz__path_name(cz__text_get(&path)), 0);
+        }
     }
     cz__text_clear(&path);
 }

@@ -208,8 +208,9 @@ static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading
     CZ_TRY(spread_values(l, whole, s, true));
     if (s->any_shared)
         CZ_TRY(cz__agree(c->group, CZ_OK, 0, NULL, "checkpoint: shared values"));
-    for (int e = 0; l->state && !c->zero && e < cz__optim_slot_count(c->optim); e++)
-        CZ_TRY(spread_slot(l, s, e));
+    if (l->state && !c->zero)
+        for (int e = 0; e < cz__optim_slot_count(c->optim); e++)
+            CZ_TRY(spread_slot(l, s, e));
     return CZ_OK;
 }
 

@@ -247,11 +247,13 @@ static cz_status count_parts(cz__survey *s)
     uint8_t *parts = cz__calloc((size_t)total, 1);
     const cz_status mine =
         parts ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: %" PRId64 " parts", total);
-    for (int i = 0; parts && i < s->count; at += rooms[i++]) {
-        const int64_t count = count_marks(s, i, &first);
-        for (int64_t k = first; k < first + count; k++)
-            if (s->marks[k].rank < rooms[i])
-                parts[at + s->marks[k].rank] = 1;
+    if (parts) {
+        for (int i = 0; i < s->count; at += rooms[i++]) {
+            const int64_t count = count_marks(s, i, &first);
+            for (int64_t k = first; k < first + count; k++)
+                if (s->marks[k].rank < rooms[i])
+                    parts[at + s->marks[k].rank] = 1;
+        }
     }
     cz_status status = cz__agree(s->group, mine, 0, NULL, "checkpoint: parts");
     if (status)

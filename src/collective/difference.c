@@ -36,10 +36,13 @@ cz_status cz__find_difference(cz_group *group, const char *part, cz__describer d
         status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for a description of %" PRId64 " bytes",
                           part, count);
     status = cz__agree(group, status, 0, NULL, part);
-    if (status == CZ_OK)
-        status = cz_broadcast(group, bytes, count, CZ_U8, 0, CZ_LABEL(part));
-    if (status == CZ_OK)
-        status = compare_with_root(group, part, describe, context, bytes, (size_t)count);
+    if (status)
+        goto done;
+    status = cz_broadcast(group, bytes, count, CZ_U8, 0, CZ_LABEL(part));
+    if (status)
+        goto done;
+    status = compare_with_root(group, part, describe, context, bytes, (size_t)count);
+done:
     if (!root)
         cz__free(bytes);
     return status;

@@ -31,17 +31,19 @@ cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes,
         copy ? CZ_OK
              : cz__fail(CZ_ERR_MEMORY, "broadcast_object: no memory for %zu bytes", (size_t)count);
     cz_status status = cz__agree(group, mine, 0, NULL, "object memory");
-    if (status == CZ_OK && sends && count > 0)
+    if (status)
+        goto fail;
+    if (sends && count > 0)
         memcpy(copy, object, (size_t)count);
-    if (status == CZ_OK)
-        status = cz_broadcast(group, copy, count, CZ_U8, root, CZ_LABEL("object"));
-    if (status != CZ_OK) {
-        cz__free(copy);
-        return status;
-    }
+    status = cz_broadcast(group, copy, count, CZ_U8, root, CZ_LABEL("object"));
+    if (status)
+        goto fail;
     *out = copy;
     *out_bytes = (size_t)count;
     return CZ_OK;
+fail:
+    cz__free(copy);
+    return status;
 }
 
 void cz_object_free(void *object)

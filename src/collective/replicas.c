@@ -160,11 +160,13 @@ cz_status cz__model_check_replicas(cz_group *group, const cz__asker *asker, cons
     cz__replica *list = cz__calloc((size_t)count, sizeof *list);
     if (!list && mine == CZ_OK)
         mine = cz__fail(CZ_ERR_MEMORY, "%s: a list of %" PRId64 " tensors", asker->part, count);
-    for (int64_t k = 0; list && k < count; k++)
-        list[k] = k < params
-                      ? cz__replica_of_param(model, k)
-                      : replica_of("buffer", k - params, cz__model_buffer_name(model, k - params),
-                                   cz__model_buffer(model, k - params));
+    if (list) {
+        for (int64_t k = 0; k < count; k++)
+            list[k] = k < params ? cz__replica_of_param(model, k)
+                                 : replica_of("buffer", k - params,
+                                              cz__model_buffer_name(model, k - params),
+                                              cz__model_buffer(model, k - params));
+    }
     const cz_status status = cz__check_replicas(group, asker, list, count, mine);
     cz__free(list);
     return status;

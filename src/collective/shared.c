@@ -90,12 +90,15 @@ cz__shared_place cz__shared_find(const void *address, size_t bytes)
 {
     cz__shared_place place = {0, 0, 0};
     cz__process_lock_take(&lock);
-    for (const block *b = blocks; b && address; b = b->next) {
-        const uintptr_t offset = (uintptr_t)address - (uintptr_t)b->data; /* huge if it is before */
-        if (offset > b->bytes || bytes > b->bytes - offset)
-            continue;
-        place = (cz__shared_place){b->id, offset, b->ranks};
-        break;
+    if (address) {
+        for (const block *b = blocks; b; b = b->next) {
+            const uintptr_t offset =
+                (uintptr_t)address - (uintptr_t)b->data; /* huge if it is before */
+            if (offset > b->bytes || bytes > b->bytes - offset)
+                continue;
+            place = (cz__shared_place){b->id, offset, b->ranks};
+            break;
+        }
     }
     cz__process_lock_release(&lock);
     return place;
@@ -127,7 +130,9 @@ static block *new_block(const making *m)
 static cz_status check_machine(const cz_group *group)
 {
     const cz_backend *backend = group->backend;
-    for (int r = 0; backend->machine && r < group->size; r++)
+    if (!backend->machine)
+        return CZ_OK;
+    for (int r = 0; r < group->size; r++)
         if (backend->machine(group->endpoint, r) != backend->machine(group->endpoint, 0))
             return cz__fail(
                 CZ_ERR_UNSUPPORTED,
@@ -240,13 +245,14 @@ cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes, void 
         status = make_together(&m);
     if (group->rank == 0)
         cz__shared_file_close(&m.file);
-    if (status != CZ_OK)
+    if (status) {
         cz_shared_destroy(&m.handle);
-    else
-        *out = m.handle;
-    if (status == CZ_OK && data)
+        return status;
+    }
+    *out = m.handle;
+    if (data)
         *data = m.handle->block->data;
-    return status;
+    return CZ_OK;
 }
 
 void cz_shared_destroy(cz_shared **shared)

@@ -52,8 +52,9 @@ cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values)
     char why[sizeof ddp->why] = "";
     for (int b = 0; b < ddp->bucket_count; b++)
         wait_for(&ddp->buckets[b].work, &first, why, sizeof why);
-    for (int b = 0; values && b < ddp->bucket_count; b++)
-        wait_for(&ddp->buckets[b].values, &first, why, sizeof why);
+    if (values)
+        for (int b = 0; b < ddp->bucket_count; b++)
+            wait_for(&ddp->buckets[b].values, &first, why, sizeof why);
     return first == CZ_OK ? CZ_OK : cz__fail(first, "%s", why);
 }
 

@@ -89,12 +89,14 @@ static void free_buffers(cz_bucket *bucket)
 
 void cz__ddp_free_buckets(cz_bucket *buckets, int count)
 {
-    for (int k = 0; buckets && k < count; k++) {
-        cz__free(buckets[k].include);
-        cz_work_destroy(&buckets[k].work);
-        cz_work_destroy(&buckets[k].values);
-        cz__reserve_destroy(&buckets[k].transfers);
-        free_buffers(&buckets[k]);
+    if (buckets) {
+        for (int k = 0; k < count; k++) {
+            cz__free(buckets[k].include);
+            cz_work_destroy(&buckets[k].work);
+            cz_work_destroy(&buckets[k].values);
+            cz__reserve_destroy(&buckets[k].transfers);
+            free_buffers(&buckets[k]);
+        }
     }
     cz__free(buckets);
 }

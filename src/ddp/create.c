@@ -160,12 +160,14 @@ static void warn_of_marks(const cz_ddp *ddp)
 {
     char list[120] = "";
     int64_t count = 0;
-    for (int64_t p = 0; ddp->params && p < ddp->param_count; p++) {
-        const size_t used = strlen(list);
-        if (!atomic_load(&ddp->params[p].added_to))
-            continue;
-        if (count++ < 8)
-            snprintf(list + used, sizeof list - used, "%s%" PRId64, used ? ", " : "", p);
+    if (ddp->params) {
+        for (int64_t p = 0; p < ddp->param_count; p++) {
+            const size_t used = strlen(list);
+            if (!atomic_load(&ddp->params[p].added_to))
+                continue;
+            if (count++ < 8)
+                snprintf(list + used, sizeof list - used, "%s%" PRId64, used ? ", " : "", p);
+        }
     }
     if (count > 0)
         cz__log(CZ_LOG_WARN,

@@ -330,7 +330,9 @@ static cz_status pack(cz_bucket *bucket)
     bucket->data = copies ? bucket->buffer : bucket->data;
     bucket->data_dtype = bucket->dtype;
     point_at_data(bucket);
-    for (int64_t k = 0; copies && k < bucket->taking; k++) {
+    if (!copies)
+        return CZ_OK;
+    for (int64_t k = 0; k < bucket->taking; k++) {
         const int64_t p = ddp->taking[bucket->first + k];
         const size_t bytes = (size_t)cz_tensor_count(cz__model_value(ddp->model, p)) * size;
         if (bytes > 0)
@@ -361,9 +363,11 @@ static cz_status unpack(const cz_bucket *bucket)
     const bool whole = ddp->hook.result == CZ_HOOK_WHOLE;
     cz_span_iterator iterator;
     cz_span span;
-    for (int64_t k = 0; whole && k < bucket->taking; k++) {
-        const int64_t p = ddp->taking[bucket->first + k];
-        CZ_TRY(put_back(bucket, p, 0, cz_tensor_count(cz__model_value(ddp->model, p))));
+    if (whole) {
+        for (int64_t k = 0; k < bucket->taking; k++) {
+            const int64_t p = ddp->taking[bucket->first + k];
+            CZ_TRY(put_back(bucket, p, 0, cz_tensor_count(cz__model_value(ddp->model, p))));
+        }
     }
     cz_span_iterate(cz__bucket_map(bucket), cz_group_rank(ddp->group), &iterator);
     while (!whole && cz_span_next(&iterator, &span))

@@ -105,8 +105,9 @@ int64_t cz__ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place)
 int64_t cz_ddp_bucket_params(const cz_ddp *ddp, int bucket, int64_t *params, int64_t room)
 {
     const int64_t count = cz__ddp_bucket_param_count(ddp, bucket);
-    for (int64_t k = 0; params && k < count && k < room; k++)
-        params[k] = cz__ddp_bucket_param(ddp, bucket, k);
+    if (params)
+        for (int64_t k = 0; k < count && k < room; k++)
+            params[k] = cz__ddp_bucket_param(ddp, bucket, k);
     return count;
 }
 

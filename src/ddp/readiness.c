@@ -19,11 +19,15 @@
 static cz_status weigh(const cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
-    for (int64_t k = 0; ddp->parts && !ddp->shadows && k < bucket->taking; k++) {
-        const int64_t p = ddp->taking[bucket->first + k];
-        CZ_TRY(cz__parts_add_param(ddp->parts, p, ddp->gradients[p]));
+    if (ddp->parts && !ddp->shadows) {
+        for (int64_t k = 0; k < bucket->taking; k++) {
+            const int64_t p = ddp->taking[bucket->first + k];
+            CZ_TRY(cz__parts_add_param(ddp->parts, p, ddp->gradients[p]));
+        }
     }
-    for (int64_t k = 0; ddp->share != 1 && k < bucket->taking; k++) {
+    if (ddp->share == 1)
+        return CZ_OK;
+    for (int64_t k = 0; k < bucket->taking; k++) {
         const int64_t p = ddp->taking[bucket->first + k];
         if (ddp->gradients[p])
             CZ_TRY(ddp->device->scale(NULL, bucket->dtype, ddp->share,

@@ -82,33 +82,33 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
                            void *endpoint, cz__rendezvous_set *rendezvous, cz__executor *executor,
                            const cz_group_options *options)
 {
+    cz_status status = CZ_ERR_MEMORY;
     cz_group *group = cz__calloc(1, sizeof *group);
-    cz_status status =
-        group ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
-    if (status == CZ_OK) {
-        group->process = cz__process();
-        group->table = *backend;
-        group->backend = &group->table;
-        group->rank = rank;
-        group->size = size;
-        group->meetings.offered_from = UINT64_MAX;
-        group->device = cz_device_cpu();
-        status = set_rendezvous(group, rendezvous);
+    if (!group) {
+        (void)cz__fail(status, "group: no memory for rank %d of %d", rank, size);
+        goto fail;
     }
-    if (status == CZ_OK)
-        status = cz__group_make_spare(group);
-    if (status == CZ_OK && executor)
-        cz__executor_share(group->executor = executor);
-    else if (status == CZ_OK)
+    group->process = cz__process();
+    group->table = *backend;
+    group->backend = &group->table;
+    group->rank = rank;
+    group->size = size;
+    group->meetings.offered_from = UINT64_MAX;
+    group->device = cz_device_cpu();
+    status = set_rendezvous(group, rendezvous);
+    if (status)
+        goto fail;
+    status = cz__group_make_spare(group);
+    if (status)
+        goto fail;
+    group->executor = executor;
+    if (executor)
+        cz__executor_share(executor);
+    else
         status = cz__executor_create(&group->executor, &operations, backend->poll_seconds,
                                      backend->inline_only);
-    if (status != CZ_OK) {
-        backend->leave(endpoint, "it could not be created");
-        if (group)
-            cz__group_free_memory(group);
-        cz__free(group);
-        return status;
-    }
+    if (status)
+        goto fail;
     group->references = 1;
     group->endpoint = endpoint;
     group->timeout_seconds = options->timeout_seconds;
@@ -124,6 +124,12 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
+fail:
+    backend->leave(endpoint, "it could not be created");
+    if (group)
+        cz__group_free_memory(group);
+    cz__free(group);
+    return status;
 }
 
 cz_status cz__group_create_self(cz_group **out, const cz_group_options *options)
@@ -176,8 +182,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     for (int r = 0; r < world_size && status == CZ_OK; r++)
         cz__group_give_name(out[r], "threads", number);
     const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
-    for (int r = 0; r < world_size && spin; r++)
-        cz__executor_spin(out[r]->executor);
+    if (spin)
+        for (int r = 0; r < world_size; r++)
+            cz__executor_spin(out[r]->executor);
     cz__free(endpoints);
     return status;
 }
@@ -190,11 +197,11 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
     static atomic_ullong made;
     cz_group_options read;
     cz_backend table;
-    if (!out || !backend || !endpoint)
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: out is NULL");
+    if (!backend || !endpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: %s is NULL",
-                        !out      ? "out"
-                        : backend ? "endpoint"
-                                  : "backend");
+                        backend ? "endpoint" : "backend");
     *out = NULL;
     CZ_TRY(cz__backend_read(&table, backend)); /* there is no `leave` to rely on yet */
     if (table.one_thread)

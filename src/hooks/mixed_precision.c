@@ -46,8 +46,9 @@ static cz_dtype reduce_as(const cz_mixed_precision *s, const cz_bucket *bucket)
     bool wide = false;
     if (s->reduce_dtype)
         return s->reduce_dtype;
-    for (int64_t k = 0; s->full && k < cz__bucket_param_count(bucket); k++)
-        wide = wide || s->full[cz__bucket_param(bucket, k)].dtype == CZ_F64;
+    if (s->full)
+        for (int64_t k = 0; k < cz__bucket_param_count(bucket); k++)
+            wide = wide || s->full[cz__bucket_param(bucket, k)].dtype == CZ_F64;
     if (wide)
         return CZ_F64;
     return s->full && cz_dtype_size(own) == 2 ? CZ_F32 : own;

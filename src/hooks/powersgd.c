@@ -39,8 +39,9 @@ const cz__option_table cz__powersgd_options = CZ__OPTION_TABLE(
 /* The array itself, too. */
 static void forget_memories(cz__powersgd_memory *memories, int64_t count)
 {
-    for (int64_t k = 0; memories && k < count; k++)
-        cz__free(memories[k].data);
+    if (memories)
+        for (int64_t k = 0; k < count; k++)
+            cz__free(memories[k].data);
     cz__free(memories);
 }
 

@@ -383,10 +383,12 @@ static void add_error(const cz__powersgd_iteration *it, const cz__powersgd_place
 {
     const void *error = it->s->errors[place->param].data;
     void *gradient = at(it, place);
-    for (int64_t i = 0; i < place->count && it->dtype == CZ_F64; i++)
-        ((double *)gradient)[i] += ((const double *)error)[i];
-    for (int64_t i = 0; i < place->count && it->dtype == CZ_F32; i++)
-        ((float *)gradient)[i] += ((const float *)error)[i];
+    if (it->dtype == CZ_F64)
+        for (int64_t i = 0; i < place->count; i++)
+            ((double *)gradient)[i] += ((const double *)error)[i];
+    if (it->dtype == CZ_F32)
+        for (int64_t i = 0; i < place->count; i++)
+            ((float *)gradient)[i] += ((const float *)error)[i];
 }
 
 /* What was wished for, less what it became. A gradient that overflowed is not kept for ever. */
@@ -394,13 +396,17 @@ static void keep_error(const cz__powersgd_iteration *it, const cz__powersgd_plac
 {
     void *error = it->s->errors[place->param].data;
     const void *gradient = at(it, place);
-    for (int64_t i = 0; i < place->count && it->dtype == CZ_F64; i++) {
-        const double rest = ((double *)error)[i] - ((const double *)gradient)[i];
-        ((double *)error)[i] = isfinite(rest) ? rest : 0;
+    if (it->dtype == CZ_F64) {
+        for (int64_t i = 0; i < place->count; i++) {
+            const double rest = ((double *)error)[i] - ((const double *)gradient)[i];
+            ((double *)error)[i] = isfinite(rest) ? rest : 0;
+        }
     }
-    for (int64_t i = 0; i < place->count && it->dtype == CZ_F32; i++) {
-        const float rest = ((float *)error)[i] - ((const float *)gradient)[i];
-        ((float *)error)[i] = isfinite(rest) ? rest : 0;
+    if (it->dtype == CZ_F32) {
+        for (int64_t i = 0; i < place->count; i++) {
+            const float rest = ((float *)error)[i] - ((const float *)gradient)[i];
+            ((float *)error)[i] = isfinite(rest) ? rest : 0;
+        }
     }
 }
 

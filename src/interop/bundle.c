@@ -20,10 +20,12 @@ void cz__bundle_close(cz__bundle **bundle)
     if (!bundle || !*bundle)
         return;
     cz__bundle *b = *bundle;
-    for (int f = 0; b->files && f < b->count; f++) {
-        cz__reader_close(&b->files[f].reader);
-        cz__safetensors_destroy(&b->files[f].header);
-        cz__free(b->files[f].path);
+    if (b->files) {
+        for (int f = 0; f < b->count; f++) {
+            cz__reader_close(&b->files[f].reader);
+            cz__safetensors_destroy(&b->files[f].header);
+            cz__free(b->files[f].path);
+        }
     }
     cz__free(b->files);
     cz__free(b->tensors);
@@ -113,9 +115,11 @@ static cz_status list_tensors(cz__bundle *b)
         for (int64_t i = 0; i < cz__safetensors_count(b->files[f].header); i++)
             b->tensors[b->tensor_count++] =
                 (cz__located){cz__safetensors_entry_at(b->files[f].header, i), f, NULL};
-    for (int64_t i = 0; b->torch && i < count; i++)
-        b->tensors[b->tensor_count++] =
-            (cz__located){&b->torch->tensors[i].form, 0, &b->torch->tensors[i]};
+    if (b->torch) {
+        for (int64_t i = 0; i < count; i++)
+            b->tensors[b->tensor_count++] =
+                (cz__located){&b->torch->tensors[i].form, 0, &b->torch->tensors[i]};
+    }
     if (count > 0)
         qsort(b->tensors, (size_t)count, sizeof *b->tensors, by_name);
     for (int64_t i = 1; i < count; i++)

@@ -120,8 +120,9 @@ static int64_t append(const sorting *s, kind k, cz__stored *to)
 {
     const cz__bundle *b = s->bundle;
     int64_t count = 0;
-    for (int64_t i = 0; b->torch && i < b->torch->count; i++)
-        count += take(s, k, &b->torch->tensors[i].form, to + count);
+    if (b->torch)
+        for (int64_t i = 0; i < b->torch->count; i++)
+            count += take(s, k, &b->torch->tensors[i].form, to + count);
     for (int f = 0; f < b->count; f++)
         for (int64_t i = 0; i < cz__safetensors_count(b->files[f].header); i++)
             count += take(s, k, cz__safetensors_entry_at(b->files[f].header, i), to + count);
@@ -236,8 +237,9 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
             break;
     }
     cz__text_clear(&name);
-    for (int64_t i = 0; has_state(b) && i < b->tensor_count; i++)
-        found += cz__begins_with(b->tensors[i].entry->name, CZ__CONSOLIDATED_STATE);
+    if (has_state(b))
+        for (int64_t i = 0; i < b->tensor_count; i++)
+            found += cz__begins_with(b->tensors[i].entry->name, CZ__CONSOLIDATED_STATE);
     if (!status && found != expected)
         status = cz__fail(CZ_ERR_FORMAT,
                           "%s: %" PRId64 " tensors begin with optimizer/, the optimizer has "

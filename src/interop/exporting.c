@@ -329,9 +329,11 @@ cz_status cz__exporting_have_files(cz__exporting *e)
 
 void cz__exporting_close_files(cz__exporting *e)
 {
-    for (int f = 0; e->files && f < e->layout.count; f++)
-        if (e->files[f] >= 0)
-            close(e->files[f]);
+    if (e->files) {
+        for (int f = 0; f < e->layout.count; f++)
+            if (e->files[f] >= 0)
+                close(e->files[f]);
+    }
     cz__free(e->files);
     cz__free(e->inodes);
     e->files = NULL;

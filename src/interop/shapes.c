@@ -48,7 +48,9 @@ static cz_status wrong(const char *path, const char *name, const char *what)
 
 static cz_dtype find_dtype(const char *name)
 {
-    for (cz_dtype d = CZ_F32; name && cz_dtype_size(d) > 0; d++)
+    if (!name)
+        return (cz_dtype)0;
+    for (cz_dtype d = CZ_F32; cz_dtype_size(d) > 0; d++)
         if (strcasecmp(cz_dtype_name(d), name) == 0)
             return d;
     return (cz_dtype)0;

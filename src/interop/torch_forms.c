@@ -145,9 +145,11 @@ static cz_status put_value(cz__torch_contents *c, cz_state_dict *to, const char 
 
 static bool is_list_of_texts(const cz__torch_contents *c, const cz__pickle_value *v)
 {
-    for (int64_t i = 0; v && v->kind == CZ__PICKLE_LIST && i < v->count; i++)
-        if (cz__pickle_item(c->file->pickle, v, i)->kind != CZ__PICKLE_TEXT)
-            return false;
+    if (v && v->kind == CZ__PICKLE_LIST) {
+        for (int64_t i = 0; i < v->count; i++)
+            if (cz__pickle_item(c->file->pickle, v, i)->kind != CZ__PICKLE_TEXT)
+                return false;
+    }
     return v && v->kind == CZ__PICKLE_LIST;
 }
 

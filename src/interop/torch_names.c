@@ -216,12 +216,14 @@ static int64_t size_of(const reading *r, int64_t group)
 static int64_t group_for(const reading *r, const ours *o, int64_t group, bool by_number)
 {
     int64_t found = -1;
-    for (int64_t g = 0; g < o->group_count && !by_number; g++) {
-        if (o->sizes[g] != size_of(r, group))
-            continue;
-        if (found >= 0)
-            return -1;
-        found = g;
+    if (!by_number) {
+        for (int64_t g = 0; g < o->group_count; g++) {
+            if (o->sizes[g] != size_of(r, group))
+                continue;
+            if (found >= 0)
+                return -1;
+            found = g;
+        }
     }
     return by_number ? group : found;
 }
@@ -282,8 +284,9 @@ static bool take_ours_in_order_of_model(reading *r, const ours *o, ranked *room)
 
 static bool take_ours_as_they_are(reading *r, const ours *o)
 {
-    for (int64_t i = 0; o->count == r->count && i < r->count; i++)
-        r->names[i] = o->names[i];
+    if (o->count == r->count)
+        for (int64_t i = 0; i < r->count; i++)
+            r->names[i] = o->names[i];
     return o->count == r->count;
 }
 

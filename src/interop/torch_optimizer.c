@@ -106,9 +106,11 @@ static bool has_slot(const cz__torch_rule *rule, const char *slot)
 {
     const bool either = rule->decoupled == CZ__TORCH_ABSENT;
     const cz_rule *known = cz_rule_find(either ? "adam" : rule->rule);
-    for (int i = 0; known && i < known->slot_count; i++)
-        if (strcmp(known->slots[i].name, slot) == 0)
-            return true;
+    if (known) {
+        for (int i = 0; i < known->slot_count; i++)
+            if (strcmp(known->slots[i].name, slot) == 0)
+                return true;
+    }
     return strcmp(slot, "step") == 0;
 }
 
@@ -116,10 +118,12 @@ static bool has_slot(const cz__torch_rule *rule, const char *slot)
 static bool fits_state(const reading *r, const cz__torch_rule *rule)
 {
     const cz__pickle_value *entry = r->state->count > 0 ? cz__pickle_item(r->p, r->state, 1) : NULL;
-    for (int64_t i = 0; entry && entry->kind == CZ__PICKLE_DICT && i < entry->count; i += 2) {
-        const cz__pickle_value *slot = cz__pickle_item(r->p, entry, i);
-        if (slot->kind == CZ__PICKLE_TEXT && !has_slot(rule, slot->text))
-            return false;
+    if (entry && entry->kind == CZ__PICKLE_DICT) {
+        for (int64_t i = 0; i < entry->count; i += 2) {
+            const cz__pickle_value *slot = cz__pickle_item(r->p, entry, i);
+            if (slot->kind == CZ__PICKLE_TEXT && !has_slot(rule, slot->text))
+                return false;
+        }
     }
     return true;
 }
@@ -230,7 +234,9 @@ static cz_status put_other(reading *r, cz_state_dict *to, const char *key,
 /* Older versions have not got all switches: as if they were off. */
 static cz_status put_defaults(const reading *r, cz_state_dict *to)
 {
-    for (int i = 0; r->rule && i < CZ__TORCH_HYPERS && r->rule->hypers[i].key; i++) {
+    if (!r->rule)
+        return CZ_OK;
+    for (int i = 0; i < CZ__TORCH_HYPERS && r->rule->hypers[i].key; i++) {
         const cz__torch_hyper *hyper = &r->rule->hypers[i];
         if (hyper->optional && cz_state_dict_kind(to, hyper->ours[0]) == CZ_STATE_NONE)
             CZ_TRY(cz_state_dict_set_real(to, hyper->ours[0], 0));

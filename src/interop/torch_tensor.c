@@ -122,12 +122,14 @@ static bool measure(const cz__torch_tensor *tensor, int64_t offset, int64_t *cou
     for (int d = 0; d < tensor->form.dimensions; d++)
         if (tensor->form.shape[d] == 0)
             *count = 0;
-    for (int d = 0; *count > 0 && d < tensor->form.dimensions; d++) {
-        int64_t reach;
-        if (__builtin_mul_overflow(*count, tensor->form.shape[d], count) ||
-            __builtin_mul_overflow(tensor->form.shape[d] - 1, tensor->strides[d], &reach) ||
-            __builtin_add_overflow(*last, reach, last))
-            return false;
+    if (*count > 0) {
+        for (int d = 0; d < tensor->form.dimensions; d++) {
+            int64_t reach;
+            if (__builtin_mul_overflow(*count, tensor->form.shape[d], count) ||
+                __builtin_mul_overflow(tensor->form.shape[d] - 1, tensor->strides[d], &reach) ||
+                __builtin_add_overflow(*last, reach, last))
+                return false;
+        }
     }
     return *count <= INT64_MAX / 16;
 }
@@ -294,7 +296,9 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
     const uint64_t size = cz__type_unit(tensor->form.dtype);
     const int64_t row = tensor->form.shape[last];
     const uint64_t step = (uint64_t)tensor->strides[last] * size;
-    for (int64_t at = begin; at < end && row > 0;) {
+    if (row <= 0)
+        return CZ_OK;
+    for (int64_t at = begin; at < end;) {
         uint64_t offset = tensor->first + (uint64_t)(at % row) * step;
         int64_t rest = at / row, count = row - at % row;
         for (int d = last - 1; d >= 0; rest /= tensor->form.shape[d--])
@@ -303,9 +307,11 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
         count = count < end - at ? count : end - at;
         if (step == size)
             CZ_TRY(read_bytes(t, offset, to, (size_t)count * size));
-        for (int64_t i = 0; step != size && i < count; i++, offset += step)
-            CZ_TRY(step < 256 ? read_near(t, tensor, &w, offset, to + (size_t)i * size, size)
-                              : read_bytes(t, offset, to + (size_t)i * size, size));
+        if (step != size) {
+            for (int64_t i = 0; i < count; i++, offset += step)
+                CZ_TRY(step < 256 ? read_near(t, tensor, &w, offset, to + (size_t)i * size, size)
+                                  : read_bytes(t, offset, to + (size_t)i * size, size));
+        }
         to += (size_t)count * size;
         at += count;
     }

@@ -145,10 +145,12 @@ static cz_status visit_members(writing *w, member_visitor visit)
 
 static bool is_torchs(const writing *w, const char *name)
 {
-    for (int i = 0; w->rule && i < CZ__TORCH_HYPERS && w->rule->hypers[i].key; i++)
-        for (int k = 0; k < 2; k++)
-            if (w->rule->hypers[i].ours[k] && strcmp(w->rule->hypers[i].ours[k], name) == 0)
-                return true;
+    if (w->rule) {
+        for (int i = 0; i < CZ__TORCH_HYPERS && w->rule->hypers[i].key; i++)
+            for (int k = 0; k < 2; k++)
+                if (w->rule->hypers[i].ours[k] && strcmp(w->rule->hypers[i].ours[k], name) == 0)
+                    return true;
+    }
     return strcmp(name, "params") == 0;
 }
 
@@ -190,8 +192,9 @@ static cz_status put_group(writing *w, int64_t g, int64_t *number)
     const cz_state_dict *group;
     CZ_TRY(get_group(w, g, &group));
     cz__pickle_begin_dict(&w->p);
-    for (int i = 0; w->rule && i < CZ__TORCH_HYPERS && w->rule->hypers[i].key; i++)
-        CZ_TRY(put_hyper(w, group, &w->rule->hypers[i]));
+    if (w->rule)
+        for (int i = 0; i < CZ__TORCH_HYPERS && w->rule->hypers[i].key; i++)
+            CZ_TRY(put_hyper(w, group, &w->rule->hypers[i]));
     put_manner(w);
     for (int64_t i = 0; i < cz_state_dict_count(group); i++) {
         const char *key = cz_state_dict_key(group, i);

@@ -298,10 +298,12 @@ cz_status cz__json_integers(const json_t *object, const char *path, const char *
 json_t *cz__json_from_integers(const int64_t *numbers, int64_t count)
 {
     json_t *array = json_array();
-    for (int64_t i = 0; array && i < count; i++)
-        if (json_array_append_new(array, json_integer(numbers[i])) != 0) {
-            json_decref(array);
-            return NULL;
-        }
+    if (array) {
+        for (int64_t i = 0; i < count; i++)
+            if (json_array_append_new(array, json_integer(numbers[i])) != 0) {
+                json_decref(array);
+                return NULL;
+            }
+    }
     return array;
 }

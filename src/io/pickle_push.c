@@ -310,9 +310,11 @@ bool cz__pickle_is_attack(const char *module, const char *name)
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         if (strcmp(module, modules[i]) == 0)
             return true;
-    for (size_t i = 0; builtin && i < sizeof own / sizeof *own; i++)
-        if (strcmp(name, own[i]) == 0)
-            return true;
+    if (builtin) {
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            if (strcmp(name, own[i]) == 0)
+                return true;
+    }
     const bool opens =
         strcmp(name, "open") == 0 && (!strcmp(module, "io") || !strcmp(module, "_io"));
     return opens || (strcmp(name, "load") == 0 &&

@@ -86,10 +86,12 @@ static cz_status fill(machine *m, cz__pickle_kind kind, int64_t begin, int64_t c
         return cz__pickle_fail(m, "items for %s that is not there", cz__pickle_kind_name(kind));
     if (kind == CZ__PICKLE_DICT && count % 2 != 0)
         return cz__pickle_fail(m, "a key without a value");
-    for (int64_t i = 0; kind == CZ__PICKLE_DICT && i < count; i += 2) {
-        const cz__pickle_kind key = m->pickle->values[m->stack[begin + i]].kind;
-        if (!is_key(key))
-            return cz__pickle_fail(m, "%s as a key", cz__pickle_kind_name(key));
+    if (kind == CZ__PICKLE_DICT) {
+        for (int64_t i = 0; i < count; i += 2) {
+            const cz__pickle_kind key = m->pickle->values[m->stack[begin + i]].kind;
+            if (!is_key(key))
+                return cz__pickle_fail(m, "%s as a key", cz__pickle_kind_name(key));
+        }
     }
     return cz__pickle_extend(m, m->stack[m->depth - 1], m->stack + begin, count);
 }

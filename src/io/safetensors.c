@@ -20,8 +20,9 @@ void cz__safetensors_destroy(cz__safetensors **header)
     if (!header || !*header)
         return;
     cz__safetensors *const h = *header;
-    for (int64_t i = 0; i < h->count && !h->was_read; i++)
-        cz__free((char *)h->entries[i].name);
+    if (!h->was_read)
+        for (int64_t i = 0; i < h->count; i++)
+            cz__free((char *)h->entries[i].name);
     cz__free(h->name_bytes);
     cz__free(h->by_name);
     cz__free(h->entries);

@@ -251,31 +251,33 @@ cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joina
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "join: group is NULL");
     cz_join *join = out ? cz__calloc(1, sizeof *join) : NULL;
-    cz_status status = join  ? CZ_OK
-                       : out ? cz__fail(CZ_ERR_MEMORY, "join: no memory for a handle")
-                             : cz__fail(CZ_ERR_ARGUMENT, "join: out is NULL");
+    cz_status status;
     if (join) {
         join->last = -1;
         join->rank = cz_group_rank(group);
         join->active = cz_group_size(group);
         join->source = join->active - 1;
         status = build(join, cz_group_size(group), joinables, count, options);
+    } else if (out) {
+        status = cz__fail(CZ_ERR_MEMORY, "join: no memory for a handle");
+    } else {
+        status = cz__fail(CZ_ERR_ARGUMENT, "join: out is NULL");
     }
     status = cz__agree_on(group, "join", describe, join, status, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK)
-        status = cz_group_split(group, 0, 0, &join->group);
-    if (status == CZ_OK) {
-        cz__object object;
-        cz__object_make(&object, group, CZ__OBJECT_JOIN);
-        cz__group_serve(join->group, &object);
-    }
-    if (status != CZ_OK) {
-        destroy(join);
-        return status;
-    }
+    if (status)
+        goto fail;
+    status = cz_group_split(group, 0, 0, &join->group);
+    if (status)
+        goto fail;
+    cz__object object;
+    cz__object_make(&object, group, CZ__OBJECT_JOIN);
+    cz__group_serve(join->group, &object);
     *out = join;
     return CZ_OK;
+fail:
+    destroy(join);
+    return status;
 }
 
 /* ---- the end ---- */

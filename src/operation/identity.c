@@ -79,9 +79,11 @@ void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES])
     const char *noun = group->size == 1 ? "rank " : "ranks ";
     int length =
         snprintf(text, CZ__GROUP_NAME_BYTES, "group '%s", group->global_ranks ? noun : "world");
-    for (int r = 0; group->global_ranks && r < group->size && r < MOST; r++)
-        length += snprintf(text + length, CZ__GROUP_NAME_BYTES - (size_t)length, "%s%d",
-                           r ? ", " : "", group->global_ranks[r]);
+    if (group->global_ranks) {
+        for (int r = 0; r < group->size && r < MOST; r++)
+            length += snprintf(text + length, CZ__GROUP_NAME_BYTES - (size_t)length, "%s%d",
+                               r ? ", " : "", group->global_ranks[r]);
+    }
     snprintf(text + length, CZ__GROUP_NAME_BYTES - (size_t)length, "%s%s'",
              group->global_ranks && group->size > MOST ? ", ..." : "",
              group->global_ranks ? " of world" : "");

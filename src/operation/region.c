@@ -29,8 +29,9 @@ static char *slice(const cz__region *region, int rank, size_t *bytes)
     } else if (region->kind == CZ__REGION_EVEN) {
         even_slice(region, rank, &begin, &end);
     } else if (region->kind == CZ__REGION_LISTED) {
-        for (int r = 0; r < rank && region->counts[rank] > 0; r++)
-            begin += region->counts[r];
+        if (region->counts[rank] > 0)
+            for (int r = 0; r < rank; r++)
+                begin += region->counts[r];
         end = begin + region->counts[rank];
     } else if (rank == region->root) {
         end = region->count;

@@ -139,8 +139,9 @@ static void free_group(cz__optim_group *group)
 
 void cz__optim_groups_destroy(cz_optim *optim)
 {
-    for (int64_t k = 0; optim->groups && k < optim->group_count; k++)
-        free_group(&optim->groups[k]);
+    if (optim->groups)
+        for (int64_t k = 0; k < optim->group_count; k++)
+            free_group(&optim->groups[k]);
     cz__free(optim->groups);
     cz__free(optim->defaults);
 }
@@ -239,8 +240,9 @@ int64_t cz_optim_group_params(const cz_optim *optim, int64_t param_group, int64_
                               int64_t room)
 {
     const int64_t count = cz__optim_group_param_count(optim, param_group);
-    for (int64_t k = 0; params && k < count && k < room; k++)
-        params[k] = optim->groups[param_group].params[k];
+    if (params)
+        for (int64_t k = 0; k < count && k < room; k++)
+            params[k] = optim->groups[param_group].params[k];
     return count;
 }
 

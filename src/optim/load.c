@@ -289,11 +289,13 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     const unsigned in_use =
         cz__optim_slots_used(optim, load->groups[optim->group_of[param]].hypers);
     const bool counts = cz__optim_counts_steps(optim);
-    for (int e = 0; e < optim->slot_count && !p->outlined; e++)
-        if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
-            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
-                            cz__model_name(optim->model, param),
-                            cz__optim_element_slot(optim, e).name);
+    if (!p->outlined) {
+        for (int e = 0; e < optim->slot_count; e++)
+            if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
+                return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
+                                cz__model_name(optim->model, param),
+                                cz__optim_element_slot(optim, e).name);
+    }
     if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
         return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
                         cz__model_name(optim->model, param));
@@ -495,17 +497,19 @@ static void take_slots(cz__load *load, int64_t place)
     const cz__local_span *span = &optim->shard.spans[place];
     const cz__loaded_param *param = &load->params[span->param];
     const size_t bytes = (size_t)(span->end - span->begin) * optim->element_size;
-    for (int e = 0; e < optim->slot_count && bytes > 0 && !param->kept; e++) {
-        cz_tensor tensor;
-        if (param->outlined >> e & 1u)
-            continue;
-        if (param->slots >> e & 1u) {
-            (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e).name,
-                                           &tensor);
-            take_elements(optim, span, e, &tensor);
-        } else if (span->slots >> e & 1u) {
-            (void)optim->device->zero(NULL, optim->shard.slots[place * optim->slot_count + e],
-                                      bytes);
+    if (bytes > 0 && !param->kept) {
+        for (int e = 0; e < optim->slot_count; e++) {
+            cz_tensor tensor;
+            if (param->outlined >> e & 1u)
+                continue;
+            if (param->slots >> e & 1u) {
+                (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e).name,
+                                               &tensor);
+                take_elements(optim, span, e, &tensor);
+            } else if (span->slots >> e & 1u) {
+                (void)optim->device->zero(NULL, optim->shard.slots[place * optim->slot_count + e],
+                                          bytes);
+            }
         }
     }
 }

@@ -209,8 +209,9 @@ static void update_sums_in_parts(cz_optim *optim, void *const *gradients)
     run(&b);
     for (int part = 1; part < cz__optim_parts(optim); part++) {
         const int64_t param = shared_param(&b, part);
-        for (int k = 0; k < count && param >= 0; k++)
-            merge(&cz__optim_sums(optim, param)[k], &optim->part_sums[part * count + k]);
+        if (param >= 0)
+            for (int k = 0; k < count; k++)
+                merge(&cz__optim_sums(optim, param)[k], &optim->part_sums[part * count + k]);
     }
     for_params(optim, gradients, cz__optim_end_sums);
 }

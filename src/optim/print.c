@@ -65,7 +65,9 @@ cz_status cz__optim_visit_sections(const cz_optim *optim, bool rest, cz__section
 {
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         CZ_TRY(visit_span(optim, s, visit, context));
-    for (int64_t p = 0; rest && p < optim->param_count; p++)
+    if (!rest)
+        return CZ_OK;
+    for (int64_t p = 0; p < optim->param_count; p++)
         if (optim->group_of[p] < 0)
             CZ_TRY(visit_value(optim, p, 0, cz_tensor_count(cz__model_value(optim->model, p)),
                                visit, context));

@@ -348,7 +348,9 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
 {
     shard->parts = cz__optim_parts(optim);
-    for (int64_t s = 0; s < shard->span_count && optim->rule->scratch_bytes; s++) {
+    if (!optim->rule->scratch_bytes)
+        return CZ_OK;
+    for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_device *device = shard->spans[s].device;
         if (has_arena(shard->scratch, NULL, device))
             continue;

@@ -73,8 +73,9 @@ static void start_slot(cz_optim *optim, int64_t param, int e)
 static void start_scalars(cz_optim *optim, int64_t param)
 {
     double *scalars = optim->scalars + param * optim->scalar_count;
-    for (int k = 0; k < optim->scalar_count && !optim->scalars_used[param]; k++)
-        scalars[k] = cz__optim_first_value(optim, cz__optim_scalar_slot(optim, k), param);
+    if (!optim->scalars_used[param])
+        for (int k = 0; k < optim->scalar_count; k++)
+            scalars[k] = cz__optim_first_value(optim, cz__optim_scalar_slot(optim, k), param);
     optim->scalars_used[param] = true;
 }
 
@@ -123,7 +124,9 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
 cz_status cz__optim_prepare(cz_optim *optim)
 {
     CZ_TRY(cz__optim_reserve(optim, &optim->shard));
-    for (int64_t s = 0; optim->rule->state_at_create && s < optim->shard.span_count; s++) {
+    if (!optim->rule->state_at_create)
+        return CZ_OK;
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         if (optim->tables.trainable[span->param])
             cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);

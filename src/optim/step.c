@@ -199,8 +199,9 @@ static void round_sums(cz_optim *optim, int64_t param)
 {
     const int count = optim->rule->sum_count;
     const cz_sum *sums = cz__optim_sums(optim, param);
-    for (int k = 0; sums && k < count; k++)
-        optim->sum_values[param * count + k] = cz_sum_value(&sums[k]);
+    if (sums)
+        for (int k = 0; k < count; k++)
+            optim->sum_values[param * count + k] = cz_sum_value(&sums[k]);
 }
 
 static void update(cz_optim *optim)

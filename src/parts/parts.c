@@ -227,8 +227,9 @@ cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
 static void destroy(cz_parts *parts)
 {
     for (int k = 0; k < MOST_KEPT; k++) {
-        for (int64_t p = 0; parts->kept[k] && p < parts->param_count; p++)
-            parts->device->release(parts->kept[k][p]);
+        if (parts->kept[k])
+            for (int64_t p = 0; p < parts->param_count; p++)
+                parts->device->release(parts->kept[k][p]);
         cz__free(parts->kept[k]);
         cz__free(parts->has[k]);
     }
@@ -396,7 +397,9 @@ static cz_status check_weights(const cz_parts *parts, const double *weights)
         return cz__fail(CZ_ERR_STATE,
                         "parts set_weights: %d of %d parts of the step were added already",
                         parts->added, parts->own_count);
-    for (int i = 0; weights && i < parts->own_count; i++)
+    if (!weights)
+        return CZ_OK;
+    for (int i = 0; i < parts->own_count; i++)
         if (!(weights[i] >= 0) || !isfinite(weights[i]))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "parts set_weights: that of part %d is %g, wanted 0 "
@@ -508,8 +511,9 @@ static cz_status mean(cz_parts *parts, const double *values, int count, double *
             *value = parts->all_shares[k] == 0 ? 0 : *value * parts->all_shares[k];
         }
     CZ_TRY(add_up(parts, CZ_AVERAGE, all, count, means));
-    for (int n = 0; n < count && parts->weightless; n++)
-        means[n] = NAN;
+    if (parts->weightless)
+        for (int n = 0; n < count; n++)
+            means[n] = NAN;
     return CZ_OK;
 }
 
@@ -790,7 +794,9 @@ static cz_status compare_param(const cz_parts *parts, int part, int64_t p, const
             CZ_ERR_MISMATCH,
             "parts check: part %d has a gradient of parameter %" PRId64 " '%.60s' only %s", part, p,
             cz__model_name(parts->model, p), gradient ? "the second time" : "the first time");
-    for (size_t at = 0, some; copy && at < bytes; at += some) {
+    if (!copy)
+        return CZ_OK;
+    for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < sizeof block ? bytes - at : sizeof block;
         CZ_TRY(parts->device->copy(NULL, block, gradient + at, some));
         for (size_t i = 0; i < some; i += element)

@@ -90,7 +90,9 @@ static void clear_names(reading *r)
 
 static cz_dtype find_dtype(const char *word)
 {
-    for (cz_dtype d = CZ_F32; word && cz_dtype_size(d) > 0; d++)
+    if (!word)
+        return (cz_dtype)0;
+    for (cz_dtype d = CZ_F32; cz_dtype_size(d) > 0; d++)
         if (strcasecmp(word, cz_dtype_name(d)) == 0)
             return d;
     return (cz_dtype)0;
@@ -187,8 +189,9 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
     size_t count = 0;
     FILE *copy = open_memstream(&bytes, &count);
     char block[16384];
-    for (size_t got; copy && (got = fread(block, 1, sizeof block, file)) > 0;)
-        fwrite(block, 1, got, copy);
+    if (copy)
+        for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;)
+            fwrite(block, 1, got, copy);
     const bool written = copy && !ferror(copy);
     const bool complete = copy && fclose(copy) == 0 && written;
     cz_status status = CZ_OK;

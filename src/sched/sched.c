@@ -86,7 +86,9 @@ cz_status cz__sched_first_epoch(cz_sched **out, const cz_sched_options *options,
 static cz_status check_first_epoch(const cz_sched *s, int64_t first_epoch)
 {
     CZ_TRY(cz__sched_check(s, first_epoch >= 0, "first_epoch", (double)first_epoch, "0 or more"));
-    for (int64_t g = 0; first_epoch > 0 && g < cz__optim_group_count(s->optim); g++)
+    if (first_epoch <= 0)
+        return CZ_OK;
+    for (int64_t g = 0; g < cz__optim_group_count(s->optim); g++)
         if (!cz__sched_has(s->optim, g, "initial_lr"))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "%s scheduler: first_epoch is %" PRId64 ", and parameter group %" PRId64
@@ -135,7 +137,9 @@ static cz_status apply(cz_sched *s, cz__rates *rates,
 {
     if (s->kind->check_epoch)
         CZ_TRY(s->kind->check_epoch(s));
-    for (int64_t g = 0; formula && g < rates->count; g++) {
+    if (!formula)
+        return CZ_OK;
+    for (int64_t g = 0; g < rates->count; g++) {
         rates->lr[g] = formula(s, g, rates->lr[g]);
         if (s->momentum_name)
             rates->momentum[g] = s->kind->momentum(s, g);
@@ -179,10 +183,12 @@ static void join(cz_sched *s, cz__rates *rates, bool live)
 {
     for (int64_t i = 0; i < s->member_count; i++)
         join(s->members[i], rates, live && (!s->kind->active || s->kind->active(s, i)));
-    for (int64_t g = s->group_count; g < rates->count && s->member_count == 0; g++) {
-        s->base[g] = s->kind->base ? s->kind->base(s, g) : rates->initial[g];
-        if (live && s->group_count > 0 && s->epoch >= 0 && s->kind->closed && s->base[g] > 0)
-            rates->lr[g] *= s->kind->closed(s, g, s->base[g]) / s->base[g];
+    if (s->member_count == 0) {
+        for (int64_t g = s->group_count; g < rates->count; g++) {
+            s->base[g] = s->kind->base ? s->kind->base(s, g) : rates->initial[g];
+            if (live && s->group_count > 0 && s->epoch >= 0 && s->kind->closed && s->base[g] > 0)
+                rates->lr[g] *= s->kind->closed(s, g, s->base[g]) / s->base[g];
+        }
     }
     s->group_count = rates->count;
 }
@@ -207,7 +213,9 @@ static cz_status publish(const cz_sched *s)
     for (int64_t i = 0; i < s->member_count; i++)
         CZ_TRY(publish(s->members[i]));
     const cz_sched *before = s->saved;
-    for (int64_t g = before->group_count; g < s->group_count && s->member_count == 0; g++) {
+    if (s->member_count != 0)
+        return CZ_OK;
+    for (int64_t g = before->group_count; g < s->group_count; g++) {
         if (s->kind->publish)
             CZ_TRY(s->kind->publish(s, g));
         else if (!cz__sched_has(s->optim, g, "initial_lr"))

@@ -192,8 +192,9 @@ cz_status cz__partition_greedy(int world_size, int64_t param_count, const int64_
     int64_t *loads = cz__calloc(param_count > 0 ? (size_t)useful : 0, sizeof *loads);
     if (!loads)
         return cz__fail(CZ_ERR_MEMORY, "greedy partition: %d ranks", world_size);
-    for (int64_t p = 0; owners && p < param_count; p++)
-        owners[p] = -1;
+    if (owners)
+        for (int64_t p = 0; p < param_count; p++)
+            owners[p] = -1;
     const cz_status status = cz__partition_greedy_onto(
         useful, loads, param_count, counts, group_count, group_sizes, group_params, owners, order);
     if (!status && order)

@@ -23,9 +23,11 @@ int64_t cz_tensor_count(const cz_tensor *tensor)
             return -1;
         empty = empty || tensor->shape[d] == 0;
     }
-    for (int d = 0; d < tensor->dimensions && !empty; d++)
-        if (__builtin_mul_overflow(count, tensor->shape[d], &count))
-            return -1;
+    if (!empty) {
+        for (int d = 0; d < tensor->dimensions; d++)
+            if (__builtin_mul_overflow(count, tensor->shape[d], &count))
+                return -1;
+    }
     return empty ? 0 : count;
 }
 

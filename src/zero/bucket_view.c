@@ -166,9 +166,11 @@ static void move(cz_zero *zero, int64_t param, void *to, bool is_viewed)
 
 void cz__bucket_view_enter(cz_zero *zero, cz__bucket_view *view)
 {
-    for (int64_t p = 0; view && p < zero->param_count; p++)
-        if (view->places[p])
-            move(zero, p, view->places[p], true);
+    if (view) {
+        for (int64_t p = 0; p < zero->param_count; p++)
+            if (view->places[p])
+                move(zero, p, view->places[p], true);
+    }
     cz__bucket_view_destroy(&zero->bucket_view);
     zero->bucket_view = view;
 }
@@ -176,9 +178,11 @@ void cz__bucket_view_enter(cz_zero *zero, cz__bucket_view *view)
 void cz__bucket_view_leave(cz_zero *zero)
 {
     const cz__bucket_view *view = zero->bucket_view;
-    for (int64_t p = 0; view && p < zero->param_count; p++)
-        if (view->places[p])
-            move(zero, p, view->callers[p], false);
+    if (view) {
+        for (int64_t p = 0; p < zero->param_count; p++)
+            if (view->places[p])
+                move(zero, p, view->callers[p], false);
+    }
     cz__bucket_view_destroy(&zero->bucket_view);
 }
 

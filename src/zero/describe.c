@@ -31,11 +31,13 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
 {
     cz__describe_word(d, &(cz__subject){NULL, "option partition", -1, NULL, "is"}, partition_words,
                       partition);
-    for (int64_t p = 0; owners && p < zero->param_count; p++)
-        cz__describe_number(d,
-                            &(cz__subject){"the owner", "parameter", p,
-                                           cz__model_name(zero->model, p), "is given as"},
-                            CZ__FIELD_NUMBER, owners[p]);
+    if (owners) {
+        for (int64_t p = 0; p < zero->param_count; p++)
+            cz__describe_number(d,
+                                &(cz__subject){"the owner", "parameter", p,
+                                               cz__model_name(zero->model, p), "is given as"},
+                                CZ__FIELD_NUMBER, owners[p]);
+    }
 }
 
 static void describe_norm(const cz_zero *zero, cz__description *d)

@@ -212,7 +212,9 @@ static double share_of_rank(const cz_zero *zero)
 static cz_status weigh(cz_zero *zero)
 {
     const double share = share_of_rank(zero);
-    for (int64_t p = 0; share != 1 && p < zero->param_count; p++)
+    if (share == 1)
+        return CZ_OK;
+    for (int64_t p = 0; p < zero->param_count; p++)
         if (zero->present[p] && zero->sources[p])
             CZ_TRY(zero->device->scale(NULL, zero->dtype, share,
                                        cz_tensor_count(cz__model_value(zero->model, p)),

@@ -70,9 +70,11 @@ static cz_status compare_values(cz_zero *zero, cz__replica *list, cz_status mine
 {
     const cz__asker asker = {"zero step", &zero->object, zero->step_count};
     int64_t count = 0;
-    for (int64_t p = 0; list && p < zero->param_count; p++)
-        if (cz__zero_is_trained(zero, p))
-            list[count++] = cz__replica_of_param(zero->model, p);
+    if (list) {
+        for (int64_t p = 0; p < zero->param_count; p++)
+            if (cz__zero_is_trained(zero, p))
+                list[count++] = cz__replica_of_param(zero->model, p);
+    }
     return cz__check_replicas(zero->group, &asker, list, count, mine);
 }
 

@@ -146,8 +146,9 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: owner_count is %" PRId64 ", the model has %" PRId64 " parameters",
                         owner_count, zero->param_count);
-    for (int64_t p = 0; given && p < zero->param_count; p++)
-        CZ_TRY(check_owner(zero, p, owners[p]));
+    if (given)
+        for (int64_t p = 0; p < zero->param_count; p++)
+            CZ_TRY(check_owner(zero, p, owners[p]));
     return CZ_OK;
 }
 

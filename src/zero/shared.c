@@ -68,16 +68,18 @@ void cz__describe_sharing(cz__description *d, const cz_zero *zero)
     static const char *const words[] = {"a rank's own", "shared by ranks", NULL};
     cz__describe_word(d, &(cz__subject){NULL, "the memory of values", -1, NULL, "is"}, words,
                       zero->shared_values);
-    for (int64_t p = 0; zero->shared_values && p < zero->param_count; p++) {
-        const cz__shared_place place = place_of(zero, p);
-        const char *name = cz__model_name(zero->model, p);
-        if (value_bytes(zero, p) == 0)
-            continue;
-        cz__describe_number(d, &(cz__subject){"the shared block", "parameter", p, name, "is"},
-                            CZ__FIELD_NUMBER, (int64_t)place.block);
-        cz__describe_number(
-            d, &(cz__subject){"the place in the shared block", "parameter", p, name, "is byte"},
-            CZ__FIELD_NUMBER, (int64_t)place.offset);
+    if (zero->shared_values) {
+        for (int64_t p = 0; p < zero->param_count; p++) {
+            const cz__shared_place place = place_of(zero, p);
+            const char *name = cz__model_name(zero->model, p);
+            if (value_bytes(zero, p) == 0)
+                continue;
+            cz__describe_number(d, &(cz__subject){"the shared block", "parameter", p, name, "is"},
+                                CZ__FIELD_NUMBER, (int64_t)place.block);
+            cz__describe_number(
+                d, &(cz__subject){"the place in the shared block", "parameter", p, name, "is byte"},
+                CZ__FIELD_NUMBER, (int64_t)place.offset);
+        }
     }
 }
 
@@ -99,8 +101,9 @@ cz_status cz__zero_have_reader_checks(cz_zero *zero)
 
 void cz__zero_forget_asked(cz_zero *zero)
 {
-    for (int64_t p = 0; zero->asked && p < zero->param_count; p++)
-        atomic_store(&zero->asked[p], false);
+    if (zero->asked)
+        for (int64_t p = 0; p < zero->param_count; p++)
+            atomic_store(&zero->asked[p], false);
 }
 
 cz_status cz__zero_check_reader(cz_zero *zero, int64_t param)
