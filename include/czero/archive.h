@@ -41,7 +41,7 @@ CZ_API void cz_archive_destroy(cz_archive **archive);
 
 /** What was opened. Texts and dictionaries are the archive's. */
 typedef struct cz_archive_info {
-    size_t size; /**< sizeof(cz_archive_info), set by the caller */
+    size_t size; /**< set by CZ_ARCHIVE_INFO_INIT */
     /** Of the generation, or of the files. */
     const char *path;
     /** A few words: "a checkpoint in parts", "a model in one safetensors file", … */
@@ -84,7 +84,7 @@ CZ_API cz_status cz_archive_get_info(const cz_archive *archive, cz_archive_info 
 
 /** A parameter or a buffer. Texts are the archive's. */
 typedef struct cz_archive_tensor {
-    size_t size; /**< sizeof(cz_archive_tensor), set by the caller */
+    size_t size; /**< set by CZ_ARCHIVE_TENSOR_INIT */
     const char *name;
     /** "f32", "bf16", "f8_e4m3", … */
     const char *type;
@@ -150,7 +150,7 @@ CZ_API const char *cz_archive_file(cz_archive *archive, int64_t number);
 typedef cz_status (*cz_archive_problem)(const char *sentence, void *context);
 
 typedef struct cz_verify_options {
-    size_t size; /**< sizeof(cz_verify_options) where the caller was compiled */
+    size_t size; /**< set by CZ_VERIFY_OPTIONS_INIT */
     /** NULL: it ends with the first one. */
     cz_archive_problem problem;
     /** NULL, or called as it goes on: parts of a generation, or bytes of others' files. */
@@ -161,7 +161,7 @@ typedef struct cz_verify_options {
 CZ_INIT_FUNCTION(cz_verify_options, CZ_VERIFY_OPTIONS_INIT)
 
 typedef struct cz_verify_result {
-    size_t size; /**< sizeof(cz_verify_result), set by the caller */
+    size_t size; /**< set by CZ_VERIFY_RESULT_INIT */
     int64_t problems;
     /** In the files. */
     int64_t tensors;

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/** @file averaging.h  Model averaging: ranks train on their own and now and then make their
- *  parameters the mean over a group. @see Lin et al., "Don't Use Large Mini-Batches, Use Local
- *  SGD", arXiv:1808.07217. */
+/** @file averaging.h  Model averaging: each rank trains on its own, and every so many steps the
+ *  ranks replace their parameters by the mean over a group (PyTorch's ModelAverager).
+ *
+ *      CZ_TRY(cz_averager_create_periodic(&averager, group, model, 16, NULL));
+ *      for (…) {
+ *          gradients of this rank's examples; CZ_TRY(cz_optim_step(optim, NULL, NULL));
+ *          CZ_TRY(cz_averager_average(averager, NULL));      // after every 16th step: the mean
+ *      }
+ *
+ *  @see Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", arXiv:1808.07217. */
 #ifndef CZERO_AVERAGING_H
 #define CZERO_AVERAGING_H
 
@@ -27,7 +34,7 @@ typedef struct cz_averager_level {
 CZ_INIT_FUNCTION(cz_averager_level, CZ_AVERAGER_LEVEL_INIT)
 
 typedef struct cz_averager_options {
-    size_t size; /**< sizeof(cz_averager_options) where the caller was compiled */
+    size_t size; /**< set by CZ_AVERAGER_OPTIONS_INIT */
     /** Steps before the first averaging, in which ranks are kept equal some other way, by reduced
      *  gradients; the step after them is averaged, then those that are whole periods later. 0 or
      *  more. */
@@ -41,8 +48,8 @@ typedef struct cz_averager_options {
 #define CZ_AVERAGER_OPTIONS_INIT {sizeof(cz_averager_options), 0, 0, 0}
 CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
 
-/** Make one that averages over the whole group every `period` steps, or one of several levels: of
- *  those whose period divides the steps since the warm-up the last one counts. Its counter is 0.
+/** Create an averager over the whole group, every `period` steps; or one of several levels, of
+ *  which the last one counts whose period divides the steps since the warm-up. Its counter is 0.
  *
  *  Collective.
  *  @param group   borrowed; outlives the averager. Ranks outside make none: they have nothing to
@@ -51,12 +58,12 @@ CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
  *                 are not made equal here.
  *  @param levels  `count`, 1 or more, periods ascending; the last one is over all ranks; copied
  *  @param options NULL: no warm-up
- *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (a NULL; a period, a number of
- *          ranks or an option out of range, periods that do not ascend, values or gradients that
- *          share memory with another tensor), CZ_ERR_MISMATCH (the first difference between two
- *          ranks), CZ_ERR_UNSUPPORTED (a backend without sub-groups, a trainable parameter of an
- *          integer type, a parameter in memory that ranks share, a sparse tensor, one that is not
- *          on a device of the type whose memory the group moves), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL; a period, a number of ranks or an option out of range,
+ *          periods that do not ascend, values or gradients that share memory with another tensor),
+ *          CZ_ERR_MISMATCH (the first difference between two ranks), CZ_ERR_UNSUPPORTED (a backend
+ *          without sub-groups, a trainable parameter of an integer type, a parameter in memory that
+ *          ranks share, a sparse tensor, one that is not on a device of the type whose memory the
+ *          group moves), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
                                              int64_t period, const cz_averager_options *options);
 CZ_API cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group,
@@ -77,7 +84,7 @@ CZ_API void cz_averager_destroy(cz_averager **averager);
  *          not counted: CZ_ERR_MISMATCH (they differ in the counter or in which parameters are
  *          frozen), CZ_ERR_UNSUPPORTED (a parameter of an integer type was unfrozen), CZ_ERR_STATE
  *          (no trainable parameter has a gradient on any rank, see allow_no_gradients),
- *          CZ_ERR_MEMORY. Group broken, parameters undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *          CZ_ERR_MEMORY. Where the group breaks parameters are undefined. */
 CZ_API cz_status cz_averager_average(cz_averager *averager, int *ranks);
 
 /** The steps counted as a dictionary, `step`, and back; *out is the caller's. Alike on all ranks,

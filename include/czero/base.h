@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/** @file base.h  Data types, memory and the log: what all parts stand on. */
+/** @file base.h  Data types, memory and the log: what all parts stand on.
+ *
+ *      cz_log_set_level(CZ_LOG_INFO);                              // more lines on stderr
+ *      printf("%zu bytes of optimizer state\n", cz_memory_bytes(CZ_MEMORY_STATE)); */
 #ifndef CZERO_BASE_H
 #define CZERO_BASE_H
 
@@ -54,7 +57,7 @@ typedef enum cz_memory_kind {
 
 /** The program's own allocator. Both functions may be called from several threads at once. */
 typedef struct cz_allocator {
-    size_t size; /**< sizeof(cz_allocator) where the caller was compiled */
+    size_t size; /**< set by CZ_ALLOCATOR_INIT */
     /** At least `bytes` (> 0) bytes, aligned to `alignment` (a power of two); NULL when out. */
     void *(*allocate)(size_t bytes, size_t alignment, void *context);
     void (*release)(void *memory, size_t bytes, void *context);

@@ -28,7 +28,7 @@ CZ_BEGIN_DECLS
 typedef struct cz_checkpoint cz_checkpoint;
 
 typedef struct cz_checkpoint_options {
-    size_t size; /**< sizeof(cz_checkpoint_options) where the caller was compiled */
+    size_t size; /**< set by CZ_CHECKPOINT_OPTIONS_INIT */
     /** Its parameters and buffers; borrowed, as the next two. NULL: that of `zero`. */
     cz_model *model;
     cz_zero *zero; /**< NULL, or the sharded optimizer over it */
@@ -52,7 +52,7 @@ CZ_INIT_FUNCTION(cz_checkpoint_options, CZ_CHECKPOINT_OPTIONS_INIT)
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
  *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may
  *                 give different names: each machine its own disk.
- *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer or
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer or
  *          parts over another one or with another group, both optimizers, keep below 0),
  *          CZ_ERR_UNSUPPORTED (sparse tensors; a library without checkpoints), CZ_ERR_MISMATCH
  *          (ranks differ in what is compared), CZ_ERR_MEMORY. */
@@ -64,7 +64,7 @@ CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, cons
 CZ_API void cz_checkpoint_destroy(cz_checkpoint **checkpoint);
 
 typedef struct cz_save_options {
-    size_t size;  /**< sizeof(cz_save_options) where the caller was compiled */
+    size_t size;  /**< set by CZ_SAVE_OPTIONS_INIT */
     int64_t step; /**< of the program, 0 or more; alike on all ranks */
     /** Beside model and optimizer, what is the same on all ranks: schedulers, averagers (see
      *  cz_state_dict_set_dict()), the position in the data. Borrowed during the call. NULL:
@@ -99,8 +99,7 @@ CZ_INIT_FUNCTION(cz_save_options, CZ_SAVE_OPTIONS_INIT)
  *          how), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_ARGUMENT (a step
  *          below 0, texts that are not UTF-8), CZ_ERR_IO (rank and path: no room, no rights, the
  *          folder is another job's), CZ_ERR_FORMAT (a file is not what was written), CZ_ERR_MEMORY,
- *          and what cz_checkpoint_wait() would have said of a save before. Group broken:
- *          CZ_ERR_PEER, CZ_ERR_TIMEOUT (some ranks did not call). */
+ *          and what cz_checkpoint_wait() would have said of a save before. */
 CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options);
 
 /** The same, but it returns as soon as there is a copy of all this rank saves: training may go on.
@@ -117,7 +116,7 @@ CZ_API cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint);
 #define CZ_NEWEST (-1)
 
 typedef struct cz_load_options {
-    size_t size;  /**< sizeof(cz_load_options) where the caller was compiled */
+    size_t size;  /**< set by CZ_LOAD_OPTIONS_INIT */
     int64_t step; /**< CZ_NEWEST, or the step that was given to the save */
     /** 1: CZ_OK where there is no complete generation (of that step), not even a damaged one;
      *  result: step -1. */
@@ -135,7 +134,7 @@ typedef struct cz_load_options {
 CZ_INIT_FUNCTION(cz_load_options, CZ_LOAD_OPTIONS_INIT)
 
 typedef struct cz_load_result {
-    size_t size;        /**< sizeof(cz_load_result), set by the caller */
+    size_t size;        /**< set by CZ_LOAD_RESULT_INIT */
     int64_t step;       /**< as it was saved; -1: nothing was there */
     int64_t generation; /**< its number */
     int64_t world_size; /**< of the job that saved it */
@@ -156,15 +155,14 @@ CZ_INIT_FUNCTION(cz_load_result, CZ_LOAD_RESULT_INIT)
  *  that were never completed are passed over, and said (cz_checkpoint_notes()).
  *
  *  Collective. @param options, result  may be NULL
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete
- *          generation, or of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank,
- *          path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another model, optimizer or number
- *          of parts: all differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type
- *          or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that
- *          no rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule,
- *          members of groups, or who owns what), CZ_ERR_MEMORY. What a failing medium does after
- *          all files were verified: CZ_ERR_IO, and a file that another program changes then:
- *          CZ_ERR_FORMAT; the values are undefined. */
+ *  @return CZ_OK. CZ_ERR_STATE (no complete generation, or of that step; as for a save),
+ *          CZ_ERR_FORMAT (a file is damaged: rank, path, tensor), CZ_ERR_ARGUMENT (the checkpoint
+ *          is of another model, optimizer or number of parts: all differences; a flag that is
+ *          neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type or version that this library does not
+ *          know), CZ_ERR_IO (rank and path; also: a file that no rank sees), CZ_ERR_MISMATCH (ranks
+ *          differ in options, names, shapes, types, rule, members of groups, or who owns what),
+ *          CZ_ERR_MEMORY. What a failing medium does after all files were verified: CZ_ERR_IO, and
+ *          a file that another program changes then: CZ_ERR_FORMAT; the values are undefined. */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 
@@ -178,14 +176,14 @@ CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
  *
  *  Collective. @param rank  each rank may ask for another one; -1: for none
  *  @param out  receives the caller's dictionary, NULL for -1
- *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE
- *          (nothing was loaded or saved), CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or
+ *          saved), CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
 
 /* ---- consolidated files: the whole in the form that other tools read ---- */
 
 typedef struct cz_export_options {
-    size_t size;  /**< sizeof(cz_export_options) where the caller was compiled */
+    size_t size;  /**< set by CZ_EXPORT_OPTIONS_INIT */
     int64_t step; /**< of the program, 0 or more */
     /** As for cz_save_options. NULL: nothing. */
     const cz_state_dict *common;
@@ -217,15 +215,14 @@ CZ_INIT_FUNCTION(cz_export_options, CZ_EXPORT_OPTIONS_INIT)
  *  Collective. @param path  of a folder that all ranks share, by whatever name each of them has for
  *  it; a file is replaced, a folder is made if it is not there (its parent is)
  *  @param options  alike on all ranks; NULL: the defaults
- *  @return CZ_OK. Seen by all ranks, nothing was changed, the group is usable: CZ_ERR_ARGUMENT
- *          (path is NULL or empty, a step below 0, `common` with parameters_only, a tensor's name
- *          that begins with "optimizer/" or "common/" where state is written, names that are not
- *          UTF-8, max_file_bytes with a path of PyTorch's), CZ_ERR_MISMATCH (ranks differ in
- *          options, or as for a save), CZ_ERR_STATE (a pass of the optimizer's ddp is under way),
- *          CZ_ERR_IO (rank and path: no room, no rights, a rank that does not see the others'
- *          file), CZ_ERR_FORMAT (a file is not what was written), CZ_ERR_UNSUPPORTED (more names
- *          than a header can hold: let max_file_bytes be smaller; a path of PyTorch's, and no
- *          libzip), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (path is NULL or empty, a step below 0, `common` with
+ *          parameters_only, a tensor's name that begins with "optimizer/" or "common/" where state
+ *          is written, names that are not UTF-8, max_file_bytes with a path of PyTorch's),
+ *          CZ_ERR_MISMATCH (ranks differ in options, or as for a save), CZ_ERR_STATE (a pass of the
+ *          optimizer's ddp is under way), CZ_ERR_IO (rank and path: no room, no rights, a rank that
+ *          does not see the others' file), CZ_ERR_FORMAT (a file is not what was written),
+ *          CZ_ERR_UNSUPPORTED (more names than a header can hold: let max_file_bytes be smaller; a
+ *          path of PyTorch's, and no libzip), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                       const cz_export_options *options);
 
@@ -242,12 +239,12 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *                  they are in CZ_LOAD_OPTIONS_INIT
  *  @param result   NULL, or receives step (-1: the file has none), common, and generation -1,
  *                 world_size 0, own NULL
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (path is
- *          NULL or empty, an option that does not apply; another model or optimizer: all
- *          differences), CZ_ERR_FORMAT (what is wrong, and where; a file that an export has not
- *          completed; ranks that see different files), CZ_ERR_UNSUPPORTED (a type or version that
- *          this library does not know), CZ_ERR_IO, CZ_ERR_STATE and CZ_ERR_MISMATCH as for a load,
- *          CZ_ERR_MEMORY. A medium that fails after that: CZ_ERR_IO, the values are undefined. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (path is NULL or empty, an option that does not apply; another
+ *          model or optimizer: all differences), CZ_ERR_FORMAT (what is wrong, and where; a file
+ *          that an export has not completed; ranks that see different files), CZ_ERR_UNSUPPORTED (a
+ *          type or version that this library does not know), CZ_ERR_IO, CZ_ERR_STATE and
+ *          CZ_ERR_MISMATCH as for a load, CZ_ERR_MEMORY. A medium that fails after that: CZ_ERR_IO,
+ *          the values are undefined. */
 CZ_API cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                       const cz_load_options *options, cz_load_result *result);
 

@@ -25,7 +25,7 @@ CZ_BEGIN_DECLS
 typedef struct cz_ddp cz_ddp;
 
 typedef struct cz_ddp_options {
-    size_t size;               /**< sizeof(cz_ddp_options) where the caller was compiled */
+    size_t size;               /**< set by CZ_DDP_OPTIONS_INIT */
     size_t bucket_bytes;       /**< a bucket is full when its gradients have that many; 0: 25 MiB */
     size_t first_bucket_bytes; /**< smaller, so that the first reduction starts early; 0: 1 MiB */
     int32_t find_unused; /**< 1: parameters may stay unmarked in a pass; 0: that is an error */
@@ -49,20 +49,19 @@ typedef struct cz_ddp_options {
 #define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL}
 CZ_INIT_FUNCTION(cz_ddp_options, CZ_DDP_OPTIONS_INIT)
 
-/** Make one: check that all ranks describe the same model and options, make the buckets, bring rank
- *  0's parameters and buffers to every rank.
+/** Create a data-parallel model: check that all ranks give the same model and options, make the
+ *  buckets, bring rank 0's parameters and buffers to every rank.
  *
  *  Collective. One call at a time per handle, but for cz_ddp_mark_ready().
  *  @param group  borrowed until the end of the call: operations go over sub-groups of its own
  *  @param model  borrowed, as its tensors; its list of parameters is frozen from now on. Parameters
  *                that are trainable need gradient memory in every pass.
- *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a NULL, no trainable
- *          parameter, an option out of range, a value or gradient of a trainable parameter that
- *          shares memory with another one, a gradient that does so with a value or a buffer, a
- *          buffer with a value; empty ones share none), CZ_ERR_MISMATCH (the first difference
- *          between two ranks), CZ_ERR_UNSUPPORTED (a trainable parameter of an integer type, a
- *          backend without sub-groups, a sparse tensor, one that is not on a device of the type
- *          whose memory the group moves), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, no trainable parameter, an option out of range, a value
+ *          or gradient of a trainable parameter that shares memory with another one, a gradient
+ *          that does so with a value or a buffer, a buffer with a value; empty ones share none),
+ *          CZ_ERR_MISMATCH (the first difference between two ranks), CZ_ERR_UNSUPPORTED (a
+ *          trainable parameter of an integer type, a backend without sub-groups, a sparse tensor,
+ *          one that is not on a device of the type whose memory the group moves), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                                const cz_ddp_options *options);
 
@@ -192,7 +191,7 @@ typedef enum cz_hook_result {
 /** How a bucket's gradients become what they shall be; without one: the mean over all ranks. A hook
  *  does all of it, the division by the number of ranks too. */
 typedef struct cz_hook {
-    size_t size;           /**< sizeof(cz_hook) where the caller was compiled */
+    size_t size;           /**< set by CZ_HOOK_INIT */
     const char *name;      /**< alike on all ranks; copied */
     cz_hook_result result; /**< what it reduces */
     /** Called once for each bucket and pass that synchronises, for one bucket after the other in
@@ -221,7 +220,7 @@ CZ_INIT_FUNCTION(cz_hook, CZ_HOOK_INIT)
 CZ_API cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook);
 
 typedef struct cz_ddp_info {
-    size_t size;           /**< sizeof(cz_ddp_info), set by the caller */
+    size_t size;           /**< set by CZ_DDP_INFO_INIT */
     const cz_model *model; /**< that it was made for */
     const char *hook;      /**< the name of its hook; "": there is none */
     /** Passes that have synchronised and succeeded, with those that cz_ddp_set_passes() gave: to be
@@ -244,7 +243,7 @@ CZ_API int64_t cz_ddp_bucket_params(const cz_ddp *ddp, int bucket, int64_t *para
 /* Of a bucket; all local, in a hook or a continuation of what it started. */
 
 typedef struct cz_bucket_info {
-    size_t size;         /**< sizeof(cz_bucket_info), set by the caller */
+    size_t size;         /**< set by CZ_BUCKET_INFO_INIT */
     int32_t index;       /**< its number, as in cz_ddp_bucket_params() */
     int32_t is_last;     /**< 1: it starts last in this pass */
     int64_t param_count; /**< that take part: frozen ones are left out */
@@ -276,7 +275,7 @@ CZ_API cz_status cz_bucket_get_info(const cz_bucket *bucket, cz_bucket_info *inf
 
 /** A parameter that takes part. */
 typedef struct cz_bucket_param {
-    size_t size;    /**< sizeof(cz_bucket_param), set by the caller */
+    size_t size;    /**< set by CZ_BUCKET_PARAM_INIT */
     int64_t param;  /**< its index in the model */
     int64_t offset; /**< where its gradient begins in the buffer, in elements */
     /** 1: some rank has marked it; otherwise its part of the result is not used. Equal on all

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/** @file device.h  Where memory lives and which kernels run there, behind a table. */
+/** @file device.h  Devices: a table of functions for a kind of memory, with copies, reductions and
+ *  the kernels of update rules. The CPU's is built in, and is meant wherever no device is named; a
+ *  plugin brings a table of its own for other hardware. Most programs need only the reductions from
+ *  here:
+ *
+ *      CZ_TRY(cz_all_reduce(group, &loss, 1, CZ_F32, CZ_AVERAGE, NULL)); */
 #ifndef CZERO_DEVICE_H
 #define CZERO_DEVICE_H
 

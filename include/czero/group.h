@@ -52,7 +52,7 @@ typedef struct cz_work cz_work;
  *  (cz_group_create_mpi(), cz_group_create_world()), else of every operation
  *  (cz_group_create_custom()). Sub-groups have the options of the group that they are made from. */
 typedef struct cz_group_options {
-    size_t size; /**< sizeof(cz_group_options) where the caller was compiled */
+    size_t size; /**< set by CZ_GROUP_OPTIONS_INIT */
     /** An operation that some rank has not joined after this time breaks the group on every rank;
      *  0: CZERO_TIMEOUT, else 600. May differ between ranks: the shortest counts. */
     double timeout_seconds;
@@ -146,7 +146,7 @@ CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, c
  *  Operations that the backend does not do, those of the parts above (cz_zero, …) and the making of
  *  sub-groups agree as everywhere. */
 typedef struct cz_group_info {
-    size_t size;           /**< sizeof(cz_group_info), set by the caller */
+    size_t size;           /**< set by CZ_GROUP_INFO_INIT */
     const char *backend;   /**< "self", "threads", …; as long as the group */
     int32_t ordered_sums;  /**< 1: sums have one order; 0: the backend's */
     int32_t reserved;      /**< 0 */
@@ -172,7 +172,7 @@ CZ_API cz_status cz_progress(cz_group *group);
 /** How to start an operation. NULL everywhere means: wait for it, no label.
  *  Inside a continuation every operation is only started, and its buffers must live on. */
 typedef struct cz_operation_options {
-    size_t size;       /**< sizeof(cz_operation_options) where the caller was compiled */
+    size_t size;       /**< set by CZ_OPERATION_OPTIONS_INIT */
     const char *label; /**< a word for messages, e.g. the tensor's name; copied (47 characters) */
     cz_work **work; /**< NULL: return when done. Else: return when started; receives a handle to be
                             destroyed with cz_work_destroy(). */
@@ -335,7 +335,7 @@ CZ_API cz_status cz_work_then(cz_work *work, cz_continuation continuation, void 
 CZ_API void cz_work_destroy(cz_work **work);
 
 typedef struct cz_replicas_options {
-    size_t size; /**< sizeof(cz_replicas_options) where the caller was compiled */
+    size_t size; /**< set by CZ_REPLICAS_OPTIONS_INIT */
     /** 1: buffers may differ, as running means do that nobody brings together; 0: they are compared
      *  too. */
     int32_t parameters_only;
@@ -362,7 +362,7 @@ CZ_API cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
 typedef cz_status (*cz_rank_main)(cz_group *world, void *context);
 
 typedef struct cz_launch_options {
-    size_t size;      /**< sizeof(cz_launch_options) where the caller was compiled */
+    size_t size;      /**< set by CZ_LAUNCH_OPTIONS_INIT */
     int32_t ranks;    /**< 0: CZERO_RANKS, else 1 */
     int32_t reserved; /**< 0 */
     /** The groups' timeout, and how long ranks may go on after one failed; 0: CZERO_TIMEOUT, else

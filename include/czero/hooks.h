@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/** @file hooks.h  Built-in communication hooks, by name. The contract, for hooks of one's own, is
- *  in ddp.h. */
+/** @file hooks.h  Built-in communication hooks: what becomes of a bucket of gradients in place of
+ *  their mean over all ranks, for example the mean in half the bytes. What a hook is, and how to
+ *  write one, is in ddp.h.
+ *
+ *      CZ_TRY(cz_ddp_register_hook_by_name(ddp, "bf16_compress", NULL)); */
 #ifndef CZERO_HOOKS_H
 #define CZERO_HOOKS_H
 
@@ -57,7 +60,7 @@ CZ_API cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *mo
 typedef struct cz_post_local_sgd cz_post_local_sgd;
 
 typedef struct cz_post_local_sgd_options {
-    size_t size; /**< sizeof(cz_post_local_sgd_options) where the caller was compiled */
+    size_t size; /**< set by CZ_POST_LOCAL_SGD_OPTIONS_INIT */
     /** this rank's block: a split of the group, read at creation only; NULL: those whose
      *  machine has the same name */
     cz_group *subgroup;
@@ -68,10 +71,10 @@ typedef struct cz_post_local_sgd_options {
 #define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)
 
-/** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end
- *  with CZ_ERR_MISMATCH.
- *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a
- *          sub-group without this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. */
+/** Create the state of "post_local_sgd". Collective over `group`, that of the ddp. Blocks must not
+ *  overlap: passes would end with CZ_ERR_MISMATCH.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group without this
+ *          rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                           const cz_post_local_sgd_options *options);
 /** After the ddp. Local; accepts NULL and *NULL. */
@@ -104,7 +107,7 @@ CZ_INIT_FUNCTION(cz_mixed_precision, CZ_MIXED_PRECISION_INIT)
 
 /** What was noted of a bucket. */
 typedef struct cz_hook_record {
-    size_t size; /**< sizeof(cz_hook_record), set by the caller */
+    size_t size; /**< set by CZ_HOOK_RECORD_INIT */
     int64_t calls, failures;
     int64_t elements;               /**< in the last call, as the other values */
     cz_dtype dtype;                 /**< of the buffer when the hook began */

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /** @file in_backward.h  Optimizers inside the backward pass: a parameter is updated as soon as its
- *  gradient is ready, and the gradient's memory is free again. */
+ *  gradient is ready, and the gradient's memory is free again.
+ *
+ *      CZ_TRY(cz_in_backward_create(&in_backward, &optim, 1, NULL));
+ *      for (…) {
+ *          CZ_TRY(cz_in_backward_begin(in_backward, NULL));
+ *          for (p = last; p >= 0; p--) {
+ *              compute gradient p; CZ_TRY(cz_in_backward_mark_ready(in_backward, p, NULL));
+ *          }
+ *      }
+ *
+ *  In a data-parallel model: cz_ddp_step_in_backward(). */
 #ifndef CZERO_IN_BACKWARD_H
 #define CZERO_IN_BACKWARD_H
 
@@ -14,7 +24,7 @@ CZ_BEGIN_DECLS
 typedef struct cz_in_backward cz_in_backward;
 
 typedef struct cz_in_backward_options {
-    size_t size; /**< sizeof(cz_in_backward_options) where the caller was compiled */
+    size_t size; /**< set by CZ_IN_BACKWARD_OPTIONS_INIT */
     /** Told, on the thread that updates, when a parameter's gradient is not needed any more: its
      *  memory may hold another one from here on. Several at once if several threads mark. NULL:
      *  nobody. */

@@ -35,7 +35,7 @@ typedef enum cz_join_divide {
 } cz_join_divide;
 
 typedef struct cz_join_options {
-    size_t size; /**< sizeof(cz_join_options) where the caller was compiled */
+    size_t size; /**< set by CZ_JOIN_OPTIONS_INIT */
     cz_join_divide divide;
     /** 1: as soon as a rank has joined, all end: the others' next call of a joinable and every
      *  cz_join_end() return CZ_ERR_STATE, which names the rank. Nothing more is done. */
@@ -52,7 +52,7 @@ CZ_INIT_FUNCTION(cz_join_options, CZ_JOIN_OPTIONS_INIT)
 /** Something with collective calls. Entries may be NULL: nothing to do. The program's own calls
  *  cz_join_notify() before its collective operations. */
 typedef struct cz_joinable {
-    size_t size;      /**< sizeof(cz_joinable) where the caller was compiled */
+    size_t size;      /**< set by CZ_JOINABLE_INIT */
     const char *name; /**< for messages; outlives the join */
     void *object;
     /** The join begins: it has this number there. At its end, whatever happened: `join` is NULL.
@@ -69,23 +69,22 @@ typedef struct cz_joinable {
 #define CZ_JOINABLE_INIT {sizeof(cz_joinable), NULL, NULL, NULL, NULL, NULL, NULL}
 CZ_INIT_FUNCTION(cz_joinable, CZ_JOINABLE_INIT)
 
-/** Begin. Collective over `group`, of which the joinables' groups have all ranks in the same order.
+/** Begin to join. Collective over `group`, of which the joinables' groups have all ranks in the
+ *  same order.
  *  @param joinables  an array of `count`, all of the first one's size; copied; what they point to
  *  outlives the join
- *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (no joinables, options
- *          out of range, another number of ranks), CZ_ERR_MISMATCH (options; a joinable's name,
- *          which object it is, what it has of `shadow` and `finish`), CZ_ERR_STATE (a joinable has
- *          joined already), CZ_ERR_UNSUPPORTED (a rule for the division that a joinable does not
- *          know), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (no joinables, options out of range, another number of ranks),
+ *          CZ_ERR_MISMATCH (options; a joinable's name, which object it is, what it has of `shadow`
+ *          and `finish`), CZ_ERR_STATE (a joinable has joined already), CZ_ERR_UNSUPPORTED (a rule
+ *          for the division that a joinable does not know), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables,
                                int count, const cz_join_options *options);
 
 /** Joinable `number` is about to make its collective operations. The library's own do it
  *  themselves. Collective with those that have joined.
- *  @return CZ_OK. Seen by all ranks: CZ_ERR_STATE (end_early and a rank has joined),
- *          CZ_ERR_MISMATCH (active ranks are in different calls), the status of a rank whose body
- *          or shadow failed, with its sentence; after any of these the join only waits for its
- *          end. */
+ *  @return CZ_OK. CZ_ERR_STATE (end_early and a rank has joined), CZ_ERR_MISMATCH (active ranks are
+ *          in different calls), the status of a rank whose body or shadow failed, with its
+ *          sentence; after any of these the join only waits for its end. */
 CZ_API cz_status cz_join_notify(cz_join *join, int number);
 
 /** No more inputs here. Waits until that is so on all ranks, shadowing their calls; then all
@@ -100,7 +99,7 @@ CZ_API cz_status cz_join_notify(cz_join *join, int number);
 CZ_API cz_status cz_join_end(cz_join **join, cz_status body);
 
 typedef struct cz_join_info {
-    size_t size;          /**< sizeof(cz_join_info), set by the caller */
+    size_t size;          /**< set by CZ_JOIN_INFO_INIT */
     int32_t active_count; /**< ranks that had inputs at the last notification */
     int32_t source;       /**< the highest of these */
     /** Known in `finish`: the highest rank among those that were last (-1 before), and is this rank

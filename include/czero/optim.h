@@ -16,7 +16,7 @@ CZ_BEGIN_DECLS
 
 /** Parameters that share hyper-parameters. */
 typedef struct cz_param_group {
-    size_t size; /**< sizeof(cz_param_group) where the caller was compiled; the size of the
+    size_t size;           /**< set by CZ_PARAM_GROUP_INIT; the size of the
                                 first element holds for the whole array */
     const int64_t *params; /**< indices into the model; a parameter is in one group at most */
     int64_t param_count;
@@ -30,7 +30,7 @@ CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 /** What is computed by a step beyond the update. NULL: nothing. */
 typedef struct cz_step_options {
-    size_t size; /**< sizeof(cz_step_options) where the caller was compiled */
+    size_t size; /**< set by CZ_STEP_OPTIONS_INIT */
     /** Called once before anything else, even where another option is wrong: so it may hold
      *  collectives, and run data-parallel passes. Typically clears the gradients, runs forward and
      *  backward and stores the loss. A status other than CZ_OK ends the step before anything
@@ -60,7 +60,7 @@ typedef struct cz_step_options {
 CZ_INIT_FUNCTION(cz_step_options, CZ_STEP_OPTIONS_INIT)
 
 typedef struct cz_step_result {
-    size_t size; /**< sizeof(cz_step_result), set by the caller */
+    size_t size; /**< set by CZ_STEP_RESULT_INIT */
     double loss; /**< this rank's, from the closure; NaN without one */
     /** L2, of the gradients of all trained parameters (of their mean over ranks), before they are
      *  clipped; the same bits whatever the world size and shards: squares are added exactly. NaN:
@@ -76,7 +76,7 @@ CZ_INIT_FUNCTION(cz_step_result, CZ_STEP_RESULT_INIT)
 typedef struct cz_optim cz_optim;
 
 typedef struct cz_optim_options {
-    size_t size;                  /**< sizeof(cz_optim_options) where the caller was compiled */
+    size_t size;                  /**< set by CZ_OPTIM_OPTIONS_INIT */
     const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
                                        group lists are left alone. */
     int64_t group_count;
@@ -143,7 +143,7 @@ CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none);
 
 typedef struct cz_optim_info {
-    size_t size; /**< sizeof(cz_optim_info), set by the caller */
+    size_t size; /**< set by CZ_OPTIM_INFO_INIT */
     const cz_rule *rule;
     int64_t group_count;
     int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite */
@@ -228,7 +228,7 @@ typedef enum cz_missing_state {
 } cz_missing_state;
 
 typedef struct cz_optim_load_options {
-    size_t size; /**< sizeof(cz_optim_load_options) where the caller was compiled */
+    size_t size; /**< set by CZ_OPTIM_LOAD_OPTIONS_INIT */
     cz_missing_state missing;
     int32_t reserved; /**< 0 */
 } cz_optim_load_options;

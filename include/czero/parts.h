@@ -36,7 +36,7 @@ CZ_BEGIN_DECLS
 typedef struct cz_parts cz_parts;
 
 typedef struct cz_parts_options {
-    size_t size;      /**< sizeof(cz_parts_options) where the caller was compiled */
+    size_t size;      /**< set by CZ_PARTS_OPTIONS_INIT */
     int32_t count;    /**< of parts in all: at least as many as ranks; at most 4096 */
     int32_t reserved; /**< 0 */
 } cz_parts_options;
@@ -50,11 +50,10 @@ CZ_INIT_FUNCTION(cz_parts_options, CZ_PARTS_OPTIONS_INIT)
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group  borrowed; outlives the parts
  *  @param model  borrowed, as its tensors; its list of parameters is frozen from now on
- *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a NULL, fewer parts than
- *          ranks, more than 4096), CZ_ERR_MISMATCH (ranks gave different numbers),
- *          CZ_ERR_UNSUPPORTED (a trainable parameter of a 16-bit or integer type, a tensor that the
- *          group cannot move, an option segment_bytes of the group too small for the sums of one
- *          rank), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, fewer parts than ranks, more than 4096), CZ_ERR_MISMATCH
+ *          (ranks gave different numbers), CZ_ERR_UNSUPPORTED (a trainable parameter of a 16-bit or
+ *          integer type, a tensor that the group cannot move, an option segment_bytes of the group
+ *          too small for the sums of one rank), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
                                  const cz_parts_options *options);
 /** Local; accepts NULL and *NULL. An optimizer or a data-parallel model that uses them has them
@@ -98,10 +97,9 @@ CZ_API cz_status cz_parts_restart(cz_parts *parts);
  *
  *  Collective; before the first part of a step.
  *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
- *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a weight below 0 or not
- *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added, or
- *          its pass has begun; there are other parts over the same model). Group broken:
- *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a weight below 0 or not finite, or the sum of all; NULL on some
+ *          ranks only), CZ_ERR_STATE (a part was added, or its pass has begun; there are other
+ *          parts over the same model). */
 CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
 
 /** The mean over all parts of losses and metrics, added in the same tree and with the same weights:
@@ -111,9 +109,8 @@ CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
  *  @param values  `count` numbers of each of this rank's parts: values[i * count + k] is number k
  *                 of its i-th part
  *  @param means   receives `count` numbers, on all ranks
- *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, count below 1 or above 65536),
- *          CZ_ERR_MISMATCH (ranks gave different counts), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, count below 1 or above 65536), CZ_ERR_MISMATCH (ranks
+ *          gave different counts), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, double *means);
 
 /** A stream for cz_random_block() and its like that belongs to this part of this step, whichever
@@ -133,7 +130,7 @@ typedef cz_status (*cz_parts_run)(int part, void *context);
 CZ_API cz_status cz_parts_check(cz_parts *parts, cz_parts_run run, void *context);
 
 typedef struct cz_parts_info {
-    size_t size; /**< sizeof(cz_parts_info), set by the caller */
+    size_t size; /**< set by CZ_PARTS_INFO_INIT */
     cz_group *group;
     cz_model *model;
     int32_t count;      /**< of parts in all */

@@ -66,7 +66,7 @@ CZ_API cz_status cz_shapes_read(cz_shapes **out, const char *path);
 
 /** Of all tensors of a kind. */
 typedef struct cz_shapes_totals {
-    size_t size; /**< sizeof(cz_shapes_totals), set by the caller */
+    size_t size; /**< set by CZ_SHAPES_TOTALS_INIT */
     int64_t count;
     int64_t elements;
     uint64_t bytes;
@@ -81,7 +81,7 @@ CZ_API cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kin
 /* ---- the plan ---- */
 
 typedef struct cz_plan_options {
-    size_t size;            /**< sizeof(cz_plan_options) where the caller was compiled */
+    size_t size;            /**< set by CZ_PLAN_OPTIONS_INIT */
     int32_t world_size;     /**< 0: 1 */
     int32_t unsharded;      /**< 1: every rank has the whole state (plain data parallelism) */
     cz_partition partition; /**< of the sharded optimizer; not CZ_PARTITION_GIVEN */
@@ -113,7 +113,7 @@ CZ_INIT_FUNCTION(cz_plan_options, CZ_PLAN_OPTIONS_INIT)
 
 /** What one rank needs; all in bytes. */
 typedef struct cz_plan_memory {
-    size_t size;             /**< sizeof(cz_plan_memory), set by the caller */
+    size_t size;             /**< set by CZ_PLAN_MEMORY_INIT */
     uint64_t param_bytes;    /**< values of parameters: the program's memory, as the next two */
     uint64_t buffer_bytes;   /**< of the model's buffers */
     uint64_t gradient_bytes; /**< of trainable parameters */
@@ -173,7 +173,7 @@ CZ_API cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_pl
                                cz_plan_memory *mean, cz_plan_memory *sum);
 
 typedef struct cz_plan_info {
-    size_t size; /**< sizeof(cz_plan_info), set by the caller */
+    size_t size; /**< set by CZ_PLAN_INFO_INIT */
     int32_t world_size;
     int32_t bucket_count; /**< of the data-parallel model; 0: there is none */
 } cz_plan_info;

@@ -28,7 +28,7 @@ typedef void (*cz_powersgd_gemm)(void *context, bool transposed, int64_t rows, i
                                  int32_t r, const float *matrix, const float *thin, float *product);
 
 typedef struct cz_powersgd_options {
-    size_t size;         /**< sizeof(cz_powersgd_options) where the caller was compiled */
+    size_t size;         /**< set by CZ_POWERSGD_OPTIONS_INIT */
     int32_t rank;        /**< columns r; 0: 1. A matrix has at most as many as rows or columns. */
     int32_t drop_errors; /**< 1: what is left out is lost */
     int32_t cold_start;  /**< 1: each iteration begins with random numbers for Q */
@@ -77,7 +77,7 @@ CZ_API cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
 CZ_API void cz_powersgd_destroy(cz_powersgd **powersgd);
 
 typedef struct cz_powersgd_stats {
-    size_t size;  /**< sizeof(cz_powersgd_stats), set by the caller */
+    size_t size;  /**< set by CZ_POWERSGD_STATS_INIT */
     int64_t iter; /**< iterations that are finished */
     /** Elements of gradients, and those that travelled for them, in compressed ones. */
     int64_t before, after;

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/** @file random.h  Random numbers without hidden state, and the order in which ranks see samples.
- *  */
+/** @file random.h  Random numbers without hidden state: each is a function of a seed, a stream and
+ *  a counter, the same on every rank, thread and machine. And a sampler, which says which examples
+ *  of a data set a rank takes next.
+ *
+ *      const float weight = 0.02f * cz_random_normal(seed, 0, i);   // number i of stream 0
+ *
+ *      cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+ *      options.sample_count = 60000; options.global_batch = 256;
+ *      options.rank = cz_group_rank(group); options.world_size = cz_group_size(group);
+ *      CZ_TRY(cz_sampler_create(&sampler, &options));
+ *      CZ_TRY(cz_sampler_next(sampler, samples, &count));            // once per step */
 #ifndef CZERO_RANDOM_H
 #define CZERO_RANDOM_H
 
@@ -36,7 +45,7 @@ CZ_API float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter);
 typedef struct cz_sampler cz_sampler;
 
 typedef struct cz_sampler_options {
-    size_t size;          /**< sizeof(cz_sampler_options) where the caller was compiled */
+    size_t size;          /**< set by CZ_SAMPLER_OPTIONS_INIT */
     int64_t sample_count; /**< samples in the data set, at least 1 */
     int64_t global_batch; /**< samples per step over all ranks, at least 1 */
     int rank;             /**< 0 … world_size - 1 */
@@ -65,7 +74,7 @@ CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL a
 CZ_API cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count);
 
 typedef struct cz_sampler_info {
-    size_t size;         /**< sizeof(cz_sampler_info), set by the caller */
+    size_t size;         /**< set by CZ_SAMPLER_INFO_INIT */
     int64_t local_batch; /**< the most samples that this rank gets in one call */
     /** Global samples since the beginning, to be saved: those of global batches of which this rank
      *  has had all. */

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel.
- *  */
+/** @file rule.h  Update rules: how an optimizer changes a parameter. A rule names its
+ *  hyper-parameters with ranges and defaults, the state that it keeps (its slots), and a kernel for
+ *  each type. Those of the library are found by name; docs/add-a-rule.md has one of a program's
+ *  own.
+ *
+ *      cz_rule_adamw()            // or cz_rule_find("adamw"), where the name is a setting
+ *      CZ_HYPERS({"lr", 1e-3}, {"weight_decay", 0.1}) */
 #ifndef CZERO_RULE_H
 #define CZERO_RULE_H
 

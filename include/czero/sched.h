@@ -5,8 +5,10 @@
  *      cz_sched *warmup, *decay, *sched;
  *      CZ_TRY(cz_sched_create_linear(&warmup, optim, 0.1, 1, 500, NULL));
  *      CZ_TRY(cz_sched_create_cosine(&decay, optim, 9500, 0, NULL));
- *      CZ_TRY(cz_sched_create_sequential(&sched, (cz_sched *[]){warmup, decay}, 2,
- *      (int64_t[]){500})); for (…) { step the optimizer; CZ_TRY(cz_sched_step(sched)); }
+ *      cz_sched *both[] = {warmup, decay};
+ *      const int64_t change = 500;
+ *      CZ_TRY(cz_sched_create_sequential(&sched, both, 2, &change));
+ *      for (…) { step the optimizer; CZ_TRY(cz_sched_step(sched)); }
  *
  *  With a sharded optimizer `optim` is cz_zero_local_optim(); every rank makes and steps the same
  *  schedulers. The rates are those of PyTorch 1.13 to the last bit, see
@@ -29,7 +31,7 @@ CZ_BEGIN_DECLS
 typedef struct cz_sched cz_sched;
 
 typedef struct cz_sched_options {
-    size_t size; /**< sizeof(cz_sched_options) where the caller was compiled */
+    size_t size; /**< set by CZ_SCHED_OPTIONS_INIT */
     /** The epoch to begin with, when a run goes on without a saved state: the groups have
      *  initial_lr and the rate of the epoch before. PyTorch's last_epoch + 1. */
     int64_t first_epoch;
@@ -106,7 +108,7 @@ CZ_API cz_status cz_sched_create_multiplicative(cz_sched **out, cz_optim *optim,
 /** In the structs below 0 stands for PyTorch's value, where one is said. Where 0 itself is of use
  *  (a rise, momentum, gamma, patience, threshold, eps) -1 says it. NULL: all 0. */
 typedef struct cz_sched_one_cycle_options {
-    size_t size; /**< sizeof(cz_sched_one_cycle_options) where the caller was compiled */
+    size_t size; /**< set by CZ_SCHED_ONE_CYCLE_OPTIONS_INIT */
     int64_t first_epoch;
     double pct_start;     /**< the part of total_steps in which the rate rises; up to 1; 0: 0.3 */
     double base_momentum; /**< below 1; 0: 0.85 */
@@ -143,7 +145,7 @@ typedef enum cz_sched_cycle {
 } cz_sched_cycle;
 
 typedef struct cz_sched_cyclic_options {
-    size_t size; /**< sizeof(cz_sched_cyclic_options) where the caller was compiled */
+    size_t size; /**< set by CZ_SCHED_CYCLIC_OPTIONS_INIT */
     int64_t first_epoch;
     int64_t step_size_up;   /**< epochs from base to maximum; 0: 2000 */
     int64_t step_size_down; /**< and back; 0: as many */
@@ -169,7 +171,7 @@ CZ_API cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double 
                                         double max_lr, const cz_sched_cyclic_options *options);
 
 typedef struct cz_sched_plateau_options {
-    size_t size;      /**< sizeof(cz_sched_plateau_options) where the caller was compiled */
+    size_t size;      /**< set by CZ_SCHED_PLATEAU_OPTIONS_INIT */
     double factor;    /**< below 1; 0: 0.1 */
     int64_t patience; /**< reports in a row that may be no better; 0: 10 */
     /** what counts as better: by this part of the best, or this much; 0: 1e-4 */

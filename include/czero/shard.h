@@ -8,11 +8,11 @@
  *      cz_span_iterator iterator;
  *      cz_span span;
  *      cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
- *      while (cz_span_next(&iterator, &span)) { what the rank owns: [span.begin, span.end) of
- *      span.param }
+ *      while (cz_span_next(&iterator, &span))
+ *          printf("%lld: [%lld, %lld)\n", (long long)span.param, (long long)span.begin,
+ *                 (long long)span.end);                          // what the rank owns
  *
- *  @see Rajbhandari et al., "ZeRO", SC20,
- *  arXiv:1910.02054. */
+ *  @see Rajbhandari et al., "ZeRO", SC20, arXiv:1910.02054. */
 #ifndef CZERO_SHARD_H
 #define CZERO_SHARD_H
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /** @file sum.h  Exact sums of doubles: the same bits in any order, however the terms are dealt out.
- *  */
+ *
+ *      cz_sum sum = {{0}};
+ *      const double terms[] = {1e300, 1, -1e300};
+ *      cz_sum_add(&sum, 3, terms);
+ *      cz_sum_value(&sum)         // 1 */
 #ifndef CZERO_SUM_H
 #define CZERO_SUM_H
 

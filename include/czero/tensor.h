@@ -88,7 +88,7 @@ CZ_API cz_status cz_model_add_buffer(cz_model *model, const char *name, void *va
 
 /** What is in a model. */
 typedef struct cz_model_info {
-    size_t size; /**< sizeof(cz_model_info), set by the caller */
+    size_t size; /**< set by CZ_MODEL_INFO_INIT */
     int64_t param_count;
     int64_t buffer_count;
     int64_t element_count; /**< of all parameters */
@@ -103,7 +103,7 @@ CZ_API cz_status cz_model_get_info(const cz_model *model, cz_model_info *info);
 /** A parameter. What it points to is owned by the model; the tensors are valid until the next
  *  addition. */
 typedef struct cz_model_param {
-    size_t size; /**< sizeof(cz_model_param), set by the caller */
+    size_t size; /**< set by CZ_MODEL_PARAM_INIT */
     const char *name;
     const cz_tensor *value;
     const cz_tensor *gradient; /**< NULL: there is none now */
@@ -118,7 +118,7 @@ CZ_API cz_status cz_model_get_param(const cz_model *model, int64_t index, cz_mod
 
 /** A buffer, likewise. */
 typedef struct cz_model_buffer {
-    size_t size; /**< sizeof(cz_model_buffer), set by the caller */
+    size_t size; /**< set by CZ_MODEL_BUFFER_INIT */
     const char *name;
     const cz_tensor *value;
 } cz_model_buffer;

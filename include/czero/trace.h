@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/** @file trace.h  Where a step's time went: recorded always, cheaply; reports are made elsewhere.
- *  */
+/** @file trace.h  Where a step's time went: each optimizer always counts it, which costs next to
+ *  nothing.
+ *
+ *      cz_trace_totals reduce = CZ_TRACE_TOTALS_INIT;
+ *      CZ_TRY(cz_zero_trace(zero, CZ_TRACE_REDUCE, &reduce));
+ *      printf("%g s\n", reduce.seconds); */
 #ifndef CZERO_TRACE_H
 #define CZERO_TRACE_H
 
@@ -27,11 +31,12 @@ typedef enum cz_trace_point {
 
 /** What was recorded at one point since the object was created. */
 typedef struct cz_trace_totals {
-    size_t size;    /**< sizeof(cz_trace_totals), set by the caller */
+    size_t size;    /**< set by CZ_TRACE_TOTALS_INIT */
     int64_t count;  /**< times the point was passed */
     double seconds; /**< time spent in it */
-    uint64_t bytes; /**< bytes that this rank's share of the work names: sent plus received for
-                         transfers, state and parameters and gradients read for updates */
+    /** Bytes of this rank's share of the work: sent and received in transfers; of state, parameters
+     *  and gradients that are read in updates. */
+    uint64_t bytes;
 } cz_trace_totals;
 #define CZ_TRACE_TOTALS_INIT {sizeof(cz_trace_totals), 0, 0, 0}
 CZ_INIT_FUNCTION(cz_trace_totals, CZ_TRACE_TOTALS_INIT)

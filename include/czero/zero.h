@@ -57,7 +57,7 @@ typedef enum cz_overlap {
 } cz_overlap;
 
 typedef struct cz_zero_options {
-    size_t size; /**< sizeof(cz_zero_options) where the caller was compiled */
+    size_t size; /**< set by CZ_ZERO_OPTIONS_INIT */
     cz_partition partition;
     cz_gradients gradients;
     const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
@@ -115,43 +115,29 @@ CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 /** One rank's part of a sharded optimizer. */
 typedef struct cz_zero cz_zero;
 
-/** Make a sharded optimizer: check that all ranks describe the same model, groups, rule,
- *  hyper-parameters and options; cut the shards; reserve zeroed state for the local spans of
- *  trainable parameters.
+/** Create a sharded optimizer: each rank keeps the state of its own shard of the parameters.
  *
- *  Values may be held once per machine: all of them in memory that the ranks of `group` share
- *  (cz_shared_create()), at the same places. The optimizer finds that out; each span is then
- *  written by its owner and sent to nobody. Buffers stay each rank's own. The rule for readers:
- *  - Before the first step one rank writes values, and cz_zero_broadcast_parameters() from it tells
- *    the others.
- *  - A rank may read a parameter after a step, with option overlap_gather after
- *    cz_zero_wait_param(), and until it calls the next step; with CZ_OVERLAP_STEP until
- *    cz_ddp_finish(), with CZ_OVERLAP_INTERLEAVED until its last mark of that parameter in a pass
- *    that synchronises. An owner writes when all ranks have come so far. A call that loads values
- *    counts as a step.
- *  - Nobody else writes values. Unsharded optimizers and averagers over them are refused.
- *  With CZ_OVERLAP_INTERLEAVED a group in checked mode finds a rank that asks for a parameter after
- *  its last mark, and with overlap_gather one that marks a parameter without having asked for it
- *  since the last pass: CZ_ERR_STATE, of cz_zero_wait_param() on that rank, of the pass on all
- *  ranks.
+ *  All ranks give the same model, groups, rule, hyper-parameters and options; this is checked.
+ *  Values are not synchronised: call cz_zero_broadcast_parameters() unless they are equal. State
+ *  for the local spans of trainable parameters is reserved here, zeroed. For parameters in memory
+ *  that the ranks share see "Shared parameters" in shared.h.
  *
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group   borrowed; outlives the optimizer
- *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on. Values
- *                 are not synchronised: ranks start from equal ones
- *                 (cz_zero_broadcast_parameters()).
+ *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
- *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was
- *          changed: CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of
- *          range, an owner missing for a trainable parameter, owner_count not the number of
- *          parameters, owners without CZ_PARTITION_GIVEN, a partition by buckets without option
- *          ddp, values of which some are in shared memory and some are not, or in that of more or
- *          fewer ranks), CZ_ERR_MISMATCH (the first difference between two ranks),
- *          CZ_ERR_STATE (parameters_as_bucket_view: a parameter is in another optimizer's buckets),
- *          CZ_ERR_UNSUPPORTED (as cz_optim_create() for a rule and types; parameters_as_bucket_view
- *          would move values out of shared memory; a tensor anywhere in the model that is sparse,
- *          or not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY.
- */
+ *  @return CZ_OK, or with a sentence that names rank and thing:
+ *          - CZ_ERR_ARGUMENT: as cz_optim_create(); a NULL; an owner out of range, an owner missing
+ *            for a trainable parameter, owner_count not the number of parameters, owners without
+ *            CZ_PARTITION_GIVEN, a partition by buckets without option ddp; values of which some
+ *            are in shared memory and some are not, or in that of more or fewer ranks.
+ *          - CZ_ERR_MISMATCH: the first difference between two ranks.
+ *          - CZ_ERR_STATE: parameters_as_bucket_view, and a parameter is in another optimizer's
+ *            buckets.
+ *          - CZ_ERR_UNSUPPORTED: as cz_optim_create() for a rule and types;
+ *            parameters_as_bucket_view would move values out of shared memory; a tensor anywhere in
+ *            the model that is sparse, or not on a device of the type whose memory the group moves.
+ *          - CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_rule *rule, const cz_hyper *hypers,
                                 const cz_zero_options *options);
@@ -166,9 +152,8 @@ CZ_API void cz_zero_destroy(cz_zero **zero);
  *  and frozen ones too.
  *
  *  Collective.
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (a root
- *          outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY. Values
- *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a root outside the group), CZ_ERR_MISMATCH (ranks gave different
+ *          roots), CZ_ERR_MEMORY. Where the group breaks values are undefined. */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
 /** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then:
@@ -176,9 +161,8 @@ CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
  *  good rank repairs what is found. Where buffers are meant to differ: cz_model_check_replicas().
  *
  *  Collective.
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
- *          sentence names the first tensor that differs, a rank that does not hold what most do,
- *          and the number of steps done), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_MISMATCH (the sentence names the first tensor that differs, a rank that
+ *          does not hold what most do, and the number of steps done), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.
@@ -195,19 +179,18 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @post        Every rank's trainable parameters hold the same bits, whatever the backend. A
  *               parameter without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its
  *               owners) is left as it was, its step count too.
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks
- *          differ in which parameters are frozen, in a hyper-parameter, or in max_norm,
- *          skip_nonfinite, norm; in a group in checked mode, in the value of a trained parameter,
- *          of which they then compare fingerprints before each step), CZ_ERR_MEMORY (state for an
- *          unfrozen parameter, a gradient that only other ranks have), CZ_ERR_STATE (no trainable
- *          parameter of the groups has a gradient on any rank, see allow_no_gradients; with
- *          CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its owners only; with a
- *          data-parallel model: its last pass has not reduced gradients), CZ_ERR_ARGUMENT
- *          (gradient_count is not the model's, a gradient that has moved shares memory with another
- *          one, a value or a buffer), the status of the closure, or of the rule's begin_step(), on
- *          whichever rank it failed. Parameters undefined, group broken: CZ_ERR_PEER (another rank
- *          failed or left), CZ_ERR_TIMEOUT.
- */
+ *  @return CZ_OK, or:
+ *          - CZ_ERR_MISMATCH: ranks differ in which parameters are frozen, in a hyper-parameter, or
+ *            in max_norm, skip_nonfinite, norm; in a group in checked mode, in the value of a
+ *            trained parameter, of which they then compare fingerprints before each step.
+ *          - CZ_ERR_STATE: no trainable parameter of the groups has a gradient on any rank (see
+ *            allow_no_gradients); with CZ_GRADIENTS_REDUCED, a parameter has a gradient on some of
+ *            its owners only; with a data-parallel model, its last pass has not reduced gradients.
+ *          - CZ_ERR_ARGUMENT: gradient_count is not the model's; a gradient that has moved shares
+ *            memory with another one, a value or a buffer.
+ *          - CZ_ERR_MEMORY: state for an unfrozen parameter, a gradient that only other ranks have.
+ *          - The status of the closure, or of the rule's begin_step(), on whichever rank it failed.
+ *          Where the group breaks parameters are undefined. */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
 
@@ -251,7 +234,7 @@ CZ_API cz_overlap_status cz_zero_overlap_status(const cz_zero *zero); /**< Local
  *  need it. Without the option: nothing. Local; one call at a time, not while cz_ddp_mark_ready()
  *  is called.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: in checked mode, shared
- *          values are asked for too late, see cz_zero_create(). CZ_ERR_PEER, CZ_ERR_TIMEOUT: the
+ *          values are asked for too late, see shared.h. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the
  *          group is broken, the value is undefined; the next pass fails on all ranks. */
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 
@@ -267,10 +250,10 @@ CZ_API cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none);
  *  added in proportion to their parameters. Later each costs as much as a look at all parameters.
  *
  *  Collective. @param group  copied
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for
- *          groups at creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as
- *          for a step), CZ_ERR_STATE (as at creation; or a pass of the data-parallel model is under
- *          way), CZ_ERR_MEMORY. State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (as for groups at creation), CZ_ERR_MISMATCH (ranks differ in the
+ *          new group, or in settings as for a step), CZ_ERR_STATE (as at creation; or a pass of the
+ *          data-parallel model is under way), CZ_ERR_MEMORY. Where the group breaks state is
+ *          undefined. */
 CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group);
 
 /** Make the shards anew: with another partition or other owners, or even again after parameters
@@ -292,7 +275,7 @@ CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
 /** What it was made with, and how it is now. */
 typedef struct cz_zero_info {
-    size_t size; /**< sizeof(cz_zero_info), set by the caller */
+    size_t size; /**< set by CZ_ZERO_INFO_INIT */
     cz_group *group;
     cz_model *model;
     cz_ddp *ddp;             /**< option ddp; NULL: none */
@@ -327,9 +310,8 @@ CZ_API cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info);
  *  48 MiB, and to one rank each element travels once. What was consolidated before is freed first.
  *
  *  Collective.
- *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
- *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY.
- *          Training state is never changed. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (`to` is no rank), CZ_ERR_MISMATCH (ranks differ in `to`, or in
+ *          settings as for a step), CZ_ERR_MEMORY. Training state is never changed. */
 CZ_API cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to);
 
 /** Hand over what was consolidated on this rank: *out is the caller's, for cz_state_dict_destroy().
@@ -344,9 +326,8 @@ CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
  *
  *  Collective: every rank with an equal dictionary, of which it copies its own spans. The
  *  dictionary is borrowed and left as it is.
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
- *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries, in a
- *          value or an element: which), CZ_ERR_MEMORY. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (as cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have
+ *          different dictionaries, in a value or an element: which), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 
 /** A number of 128 bits for all values and all state (element slots that a step has used, step
@@ -357,8 +338,7 @@ CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dic
  *  number of those of all steps.
  *
  *  Collective; between passes.
- *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (a NULL), CZ_ERR_STATE (a pass
- *          is under way), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL), CZ_ERR_STATE (a pass is under way), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_fingerprint(cz_zero *zero, uint64_t fingerprint[2]);
 
 /** Has memory changed since the last cz_zero_fingerprint(), with no step between: a bit that has
@@ -366,9 +346,9 @@ CZ_API cz_status cz_zero_fingerprint(cz_zero *zero, uint64_t fingerprint[2]);
  *  owns; cz_zero_check_replicas() compares the others.
  *
  *  Collective; between passes.
- *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_MISMATCH (the sentence names rank,
- *          parameter, slot, and a range of elements), CZ_ERR_STATE (no fingerprint was taken, or a
- *          step, a load or a change of shards came after it; a pass is under way). */
+ *  @return CZ_OK. CZ_ERR_MISMATCH (the sentence names rank, parameter, slot, and a range of
+ *          elements), CZ_ERR_STATE (no fingerprint was taken, or a step, a load or a change of
+ *          shards came after it; a pass is under way). */
 CZ_API cz_status cz_zero_check_fingerprint(cz_zero *zero);
 
 /** What this optimizer's steps spent at one point, since it was made. Local.
