@@ -69,7 +69,7 @@ static convert_format guess(const conversion *c)
                                                                            : FORMAT_NONE;
 }
 
-static void check(request *r, const struct argp_state *state)
+static void check_arguments(request *r, const struct argp_state *state)
 {
     conversion *c = &r->conversion;
     if (!r->options.to)
@@ -138,7 +138,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         tool_take_path(state, &r->options.from, &r->options.to, text, TWO_PATHS);
         return 0;
     case ARGP_KEY_END:
-        check(r, state);
+        check_arguments(r, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -181,7 +181,7 @@ static cz_status prepare(writing *w)
     return CZ_OK;
 }
 
-static cz_status run(writing *w)
+static cz_status write_or_discard(writing *w)
 {
     CZ_TRY(prepare(w));
     const cz_status status = write_all(w);
@@ -220,7 +220,7 @@ static cz_status write_files(writing *w, cz_state_dict **common)
     w->e.options.common = *common;
     if (!cz__text_print(&c->made, "%s", w->e.path))
         return cz_fail(CZ_ERR_MEMORY, "convert: a path");
-    return run(w);
+    return write_or_discard(w);
 }
 
 cz_status convert_to_files(conversion *c)

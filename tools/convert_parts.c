@@ -145,7 +145,7 @@ static cz_status take_number(const char *path, const cz__generation *g, void *co
     return CZ_OK;
 }
 
-static cz_status choose(cz__index *index, const char *folder)
+static cz_status choose_number(cz__index *index, const char *folder)
 {
     uint8_t bits[16];
     last_number last = {0};
@@ -181,7 +181,7 @@ static cz_status make_index(cz__index *index, const conversion *c, const char *f
         index->stored[i].owner = -1;
     }
     index->metadata = json_incref(from->metadata);
-    CZ_TRY(choose(index, folder));
+    CZ_TRY(choose_number(index, folder));
     CZ_TRY(make_map(index, from));
     CZ_TRY(cz__index_deal_rest(index));
     index->optimizer = from->optimizer;
@@ -242,7 +242,7 @@ static cz_status write_parts(parting *p, cz_state_dict **own)
     return cz__package_write(p->leader);
 }
 
-static cz_status run(parting *p)
+static cz_status write_or_remove(parting *p)
 {
     cz_state_dict *own = NULL;
     cz_status status = write_parts(p, &own);
@@ -292,7 +292,7 @@ cz_status convert_to_parts(conversion *c)
     const bool is_new = access(folder, F_OK) != 0;
     progress_begin(&c->bar, "writing", all_bytes(c), c->quiet);
     count_lost(c);
-    status = run(&p);
+    status = write_or_remove(&p);
     if (status && is_new)
         (void)rmdir(folder);
 done:

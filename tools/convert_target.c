@@ -126,7 +126,7 @@ cz_status convert_check_apart(const conversion *c)
     return status;
 }
 
-static cz_status check(const conversion *c, bool force)
+static cz_status check_target(const conversion *c, bool force)
 {
     struct stat link;
     cz__look look;
@@ -167,7 +167,7 @@ static void say_hidden(const conversion *c)
 
 cz_status convert_check_target(const conversion *c, bool force)
 {
-    CZ_TRY(check(c, force));
+    CZ_TRY(check_target(c, force));
     say_unfinished(c);
     say_hidden(c);
     return CZ_OK;

@@ -194,7 +194,7 @@ static cz_status choose_steps(const diff_options *o, int64_t step[2])
     return CZ_OK;
 }
 
-static cz_status run(request *r, source *a, source *b)
+static cz_status compare_sources(request *r, source *a, source *b)
 {
     comparison *c = &r->comparison;
     int64_t step[2];
@@ -240,7 +240,7 @@ int tool_diff(int argc, char **argv)
         status = diff_runs(r.options.a, r.options.b,
                            (diff_wish){r.comparison.quiet, r.options.json}, &runs_differ);
     else if (status == CZ_OK)
-        status = run(&r, &a, &b);
+        status = compare_sources(&r, &a, &b);
     const int result = differ(&r.comparison) || runs_differ ? TOOL_NO : TOOL_FINE;
     diff_fold_destroy(&r.comparison.fold);
     cz__text_clear(&r.comparison.hint);

@@ -311,7 +311,7 @@ static void say(const runs *r)
     say_same(r);
 }
 
-static cz_status run(runs *r, const char *const paths[SIDES], diff_wish wish)
+static cz_status compare_runs(runs *r, const char *const paths[SIDES], diff_wish wish)
 {
     for (int k = 0; k < SIDES; k++)
         CZ_TRY(run_log_read(&r->log[k], paths[k]));
@@ -332,7 +332,7 @@ static cz_status run(runs *r, const char *const paths[SIDES], diff_wish wish)
 cz_status diff_runs(const char *a, const char *b, diff_wish wish, bool *differ)
 {
     runs r = {0};
-    const cz_status status = run(&r, (const char *const[]){a, b}, wish);
+    const cz_status status = compare_runs(&r, (const char *const[]){a, b}, wish);
     *differ = r.first >= 0;
     for (int k = 0; k < SIDES; k++) {
         run_log_clear(&r.log[k]);

@@ -209,7 +209,7 @@ static json_t *numbers(const int *list, int count)
     return array;
 }
 
-static json_t *describe(const finding *f)
+static json_t *describe_finding(const finding *f)
 {
     return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "name", json_any_text(f->group),
                      "size", f->size, "state", finding_state_name(f->state), "waiting",
@@ -227,7 +227,7 @@ static bool judge(const doctor_options *o, recordings *all, json_t *groups, bool
         if (!finding_make(&f, all, at))
             return false;
         *waits |= f.state != FINDING_FINE;
-        if (groups && json_array_append_new(groups, describe(&f)) != 0) {
+        if (groups && json_array_append_new(groups, describe_finding(&f)) != 0) {
             finding_clear(&f);
             return false;
         }

@@ -213,7 +213,7 @@ static cz_status say_result(report *r, const source *s, const char *path, json_t
 }
 
 /* `opened`: how source_open() ended. */
-static cz_status check(report *r, source *s, const char *path, cz_status opened)
+static cz_status report_source(report *r, source *s, const char *path, cz_status opened)
 {
     json_t *item = r->root ? json_object() : NULL;
     r->here = 0;
@@ -240,7 +240,7 @@ static cz_status check_generation(const cz_archive_generation *g, void *context)
 {
     source s;
     const cz_status opened = source_open(&s, g->path, -1);
-    const cz_status status = check(context, &s, g->path, opened);
+    const cz_status status = report_source(context, &s, g->path, opened);
     source_close(&s);
     return status;
 }
@@ -264,7 +264,7 @@ static cz_status verify(report *r, const verify_options *o)
     if (!is_trouble(opened)) {
         if (opened == CZ_OK)
             tool_say(stderr, s.info.notes);
-        status = check(r, &s, opened == CZ_OK ? s.info.path : o->path, opened);
+        status = report_source(r, &s, opened == CZ_OK ? s.info.path : o->path, opened);
     }
     source_close(&s);
     return status;

@@ -53,7 +53,7 @@ static cz_status look_up(cz_averager *averager)
     return CZ_OK;
 }
 
-static void describe(cz__description *d, const void *context)
+static void describe_average(cz__description *d, const void *context)
 {
     const cz_averager *averager = context;
     cz__describe_call(d, &averager->object);
@@ -104,7 +104,8 @@ static cz_status average(cz_averager *averager, cz__level *level, cz_status mine
 {
     if (mine == CZ_OK)
         mine = look_up(averager);
-    CZ_TRY(cz__agree_on(level->group, "averaging", describe, averager, mine, &averager->room));
+    CZ_TRY(
+        cz__agree_on(level->group, "averaging", describe_average, averager, mine, &averager->room));
     CZ_TRY(cz_all_reduce(level->group, averager->present, averager->param_count, CZ_U8, CZ_MAX,
                          CZ_LABEL("averager: gradients")));
     CZ_TRY(check_any_gradient(averager));

@@ -153,8 +153,8 @@ static bool is_averaged(const void *context, int64_t param)
     return cz__model_requires_grad(averager->model, param);
 }
 
-static cz_status build(cz_averager *averager, const cz_averager_level *levels, int64_t count,
-                       const cz_averager_options *options)
+static cz_status build_averager(cz_averager *averager, const cz_averager_level *levels,
+                                int64_t count, const cz_averager_options *options)
 {
     if (!averager->model)
         return cz__fail(CZ_ERR_ARGUMENT, "averager: model is NULL");
@@ -179,7 +179,7 @@ static cz_status build(cz_averager *averager, const cz_averager_level *levels, i
                : cz__fail(CZ_ERR_MEMORY, "averager: tables of %zu parameters", params);
 }
 
-static void describe(cz__description *d, const void *context)
+static void describe_averager(cz__description *d, const void *context)
 {
     const cz_averager *averager = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of levels", -1, NULL, "is"},
@@ -226,14 +226,14 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
     cz_status status;
     if (averager) {
         *averager = (cz_averager){.group = group, .model = model, .room.part = "averager"};
-        status = build(averager, levels, count, options);
+        status = build_averager(averager, levels, count, options);
     } else if (out) {
         status = cz__fail(CZ_ERR_MEMORY, "averager: no memory for a handle");
     } else {
         status = cz__fail(CZ_ERR_ARGUMENT, "averager: out is NULL");
     }
     cz__description description = {.part = "averager"};
-    status = cz__agree_on(group, "averager", describe, averager, status, &description);
+    status = cz__agree_on(group, "averager", describe_averager, averager, status, &description);
     cz__description_clear(&description);
     if (status)
         goto fail;

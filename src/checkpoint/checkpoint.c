@@ -69,7 +69,8 @@ static cz_status take_parts(cz_checkpoint *c, const cz_parts *parts)
     return CZ_OK;
 }
 
-static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_options *theirs)
+static cz_status fill_object(cz_checkpoint *c, const char *folder,
+                             const cz_checkpoint_options *theirs)
 {
     cz_checkpoint_options options;
     CZ_TRY(cz__options_read(&options, &cz__checkpoint_options, theirs, "checkpoint"));
@@ -100,7 +101,7 @@ typedef struct creation {
     cz__index index;
 } creation;
 
-static void describe(cz__description *d, const void *context)
+static void describe_checkpoint(cz__description *d, const void *context)
 {
     static const char *const kinds[] = {"none", "a sharded one", "an unsharded one", NULL};
     const creation *c = context;
@@ -114,13 +115,13 @@ static void describe(cz__description *d, const void *context)
     cz__describe_index(d, &c->index, true);
 }
 
-static cz_status prepare(creation *c, cz_checkpoint *checkpoint, const char *folder,
-                         const cz_checkpoint_options *options)
+static cz_status prepare_creation(creation *c, cz_checkpoint *checkpoint, const char *folder,
+                                  const cz_checkpoint_options *options)
 {
     if (!checkpoint)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a handle");
     c->checkpoint = checkpoint;
-    CZ_TRY(fill(checkpoint, folder, options));
+    CZ_TRY(fill_object(checkpoint, folder, options));
     return cz__contents_at_first(checkpoint, &c->index);
 }
 
@@ -138,10 +139,10 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
     cz_checkpoint *c = cz__calloc(1, sizeof *c);
     if (c)
         c->group = group;
-    cz_status status = prepare(&made, c, folder, options);
+    cz_status status = prepare_creation(&made, c, folder, options);
     if (!status && !out)
         status = cz__fail(CZ_ERR_ARGUMENT, "checkpoint: out is NULL");
-    status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
+    status = cz__agree_on(group, "checkpoint", describe_checkpoint, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
     if (!status)

@@ -22,7 +22,7 @@ static const cz_tensor *tensor_at(const cz_checkpoint *c, int64_t place)
                           : cz__model_buffer(c->model, place - params);
 }
 
-static void fill(const cz_checkpoint *c, cz__index *index)
+static void fill_index(const cz_checkpoint *c, cz__index *index)
 {
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
         const cz_tensor *tensor = tensor_at(c, i);
@@ -38,7 +38,7 @@ static void fill(const cz_checkpoint *c, cz__index *index)
     }
 }
 
-static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz__index *index)
+static cz_status build_index(const cz_checkpoint *c, const cz__progress *progress, cz__index *index)
 {
     index->world_size = cz_group_size(c->group);
     index->part_count = c->part_count;
@@ -48,7 +48,7 @@ static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz_
         cz__calloc((size_t)(index->param_count + index->buffer_count), sizeof *index->stored);
     if (!index->stored)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of the tensors");
-    fill(c, index);
+    fill_index(c, index);
     if (c->zero)
         index->map = cz_zero_shard_map(c->zero);
     else
@@ -255,7 +255,7 @@ typedef struct compared {
     bool state;
 } compared;
 
-static void describe(cz__description *description, const void *context)
+static void describe_contents(cz__description *description, const void *context)
 {
     const compared *c = context;
     cz__describe_index(description, c->index, c->state);
@@ -278,10 +278,10 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool s
     } else if (checkpoint->optim) {
         progress = cz__optim_progress(checkpoint->optim);
     }
-    const cz_status built = build(checkpoint, &progress, index);
+    const cz_status built = build_index(checkpoint, &progress, index);
     cz__zero_progress_clear(&shared);
-    const cz_status status =
-        cz__agree_on(checkpoint->group, call, describe, &(compared){index, state}, built, &room);
+    const cz_status status = cz__agree_on(checkpoint->group, call, describe_contents,
+                                          &(compared){index, state}, built, &room);
     cz__description_clear(&room);
     /* a sharded optimizer's owners have what counts, whatever others hold */
     return status == CZ_OK && state && !checkpoint->zero && cz__group_is_checked(checkpoint->group)
@@ -297,7 +297,7 @@ cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *inde
     const cz__progress none = {steps, used, NULL};
     *index = (cz__index){0};
     const cz_status status =
-        steps && used ? build(checkpoint, &none, index)
+        steps && used ? build_index(checkpoint, &none, index)
                       : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of %zu parameters", params);
     cz__free(steps);
     cz__free(used);

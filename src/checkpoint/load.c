@@ -111,7 +111,7 @@ done:
 }
 
 /* Damaged is not missing: a job that went on from nothing would replace what may be mended. */
-static cz_status choose(cz__loading *l, bool *found)
+static cz_status choose_generation(cz__loading *l, bool *found)
 {
     const cz_checkpoint *c = l->checkpoint;
     bool damaged;
@@ -150,7 +150,7 @@ static cz_status load(cz__loading *l, cz_load_result *result)
     bool found = false;
     CZ_TRY(cz__checkpoint_settle(l->checkpoint));
     cz__text_cut(&l->checkpoint->notes, 0);
-    cz_status status = choose(l, &found);
+    cz_status status = choose_generation(l, &found);
     if (status)
         return status;
     if (found)

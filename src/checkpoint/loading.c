@@ -32,14 +32,15 @@ const cz__option_table cz__load_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_load_options, permissive, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_load_options, convert, CZ__COMPARED, CZ__FLAG));
 
-static void describe(cz__description *description, const void *context)
+static void describe_load(cz__description *description, const void *context)
 {
     const cz__loading *l = context;
     cz__describe_call(description, &l->checkpoint->object);
     cz__describe_options(description, &cz__load_options, &l->options, NULL);
 }
 
-static cz_status check(cz__loading *l, const cz_load_options *options, const cz_load_result *result)
+static cz_status read_options(cz__loading *l, const cz_load_options *options,
+                              const cz_load_result *result)
 {
     CZ_TRY(cz__options_read(&l->options, &cz__load_options, options, l->call));
     if (!options)
@@ -61,8 +62,9 @@ cz_status cz__loading_begin(cz__loading *l, const char *call, cz_status mine,
     cz__description room = {0};
     l->call = call;
     if (mine == CZ_OK)
-        mine = check(l, options, result);
-    const cz_status status = cz__agree_on(l->checkpoint->group, call, describe, l, mine, &room);
+        mine = read_options(l, options, result);
+    const cz_status status =
+        cz__agree_on(l->checkpoint->group, call, describe_load, l, mine, &room);
     cz__description_clear(&room);
     if (!status && result)
         put_result(result, (cz_load_result){.step = -1, .generation = -1});

@@ -32,7 +32,7 @@ const cz__option_table cz__save_options =
                      CZ__OPTION(cz_save_options, common, CZ__COMPARED_APART, CZ__ANY),
                      CZ__OPTION(cz_save_options, own, CZ__LOCAL, CZ__ANY));
 
-static void describe(cz__description *description, const void *context)
+static void describe_save(cz__description *description, const void *context)
 {
     const request *r = context;
     cz__describe_call(description, &r->checkpoint->object);
@@ -45,7 +45,7 @@ static void describe(cz__description *description, const void *context)
     cz__describe_common(description, r->options.common);
 }
 
-static cz_status check(request *r, const cz_save_options *options)
+static cz_status check_request(request *r, const cz_save_options *options)
 {
     CZ_TRY(cz__options_read(&r->options, &cz__save_options, options, "checkpoint save"));
     if (r->checkpoint->zero)
@@ -56,7 +56,7 @@ static cz_status check(request *r, const cz_save_options *options)
 /* ---- number and name ---- */
 
 /* One more than any that a rank sees, and random bits. */
-static cz_status choose(cz_checkpoint *c, cz__index *index)
+static cz_status choose_number(cz_checkpoint *c, cz__index *index)
 {
     cz__survey *survey;
     int64_t newest = 0;
@@ -189,7 +189,7 @@ static cz_status take_snapshot(cz_checkpoint *c, cz__package *package)
 }
 
 /* All ranks get the same; *package stays only if they could. */
-static cz_status prepare(request *r, const cz__index *index, cz__package **package)
+static cz_status prepare_save(request *r, const cz__index *index, cz__package **package)
 {
     cz_checkpoint *c = r->checkpoint;
     int64_t leaders;
@@ -248,10 +248,10 @@ static cz_status save_agreed(request *r)
     index.step = r->options.step;
     if (status)
         goto done;
-    status = choose(c, &index);
+    status = choose_number(c, &index);
     if (status)
         goto done;
-    status = prepare(r, &index, &package);
+    status = prepare_save(r, &index, &package);
     if (status)
         goto done;
     status = write_now_or_later(r, package);
@@ -266,9 +266,9 @@ static cz_status save(cz_checkpoint *checkpoint, const cz_save_options *options,
     cz__description room = {0};
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint save: checkpoint is NULL");
-    const cz_status mine = check(&r, options);
+    const cz_status mine = check_request(&r, options);
     cz_status status =
-        cz__agree_on(checkpoint->group, "checkpoint save", describe, &r, mine, &room);
+        cz__agree_on(checkpoint->group, "checkpoint save", describe_save, &r, mine, &room);
     cz__description_clear(&room);
     if (!status)
         status = cz__checkpoint_settle(checkpoint);

@@ -181,7 +181,7 @@ typedef struct question {
     const cz_model *model;
 } question;
 
-static void describe(cz__description *d, const void *context)
+static void describe_question(cz__description *d, const void *context)
 {
     const question *q = context;
     cz__describe_options(d, &cz__replicas_options, &q->options, NULL);
@@ -190,8 +190,8 @@ static void describe(cz__description *d, const void *context)
         cz__describe_buffers(d, q->model);
 }
 
-static cz_status check(question *q, const cz_group *group, const cz_model *model,
-                       const cz_replicas_options *options)
+static cz_status read_question(question *q, const cz_group *group, const cz_model *model,
+                               const cz_replicas_options *options)
 {
     CZ_TRY(cz__options_read(&q->options, &cz__replicas_options, options, "model check_replicas"));
     if (!model)
@@ -208,8 +208,8 @@ cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
     cz__description room = {0};
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "model check_replicas: group is NULL");
-    cz_status status = check(&q, group, model, options);
-    status = cz__agree_on(group, asker.part, describe, &q, status, &room);
+    cz_status status = read_question(&q, group, model, options);
+    status = cz__agree_on(group, asker.part, describe_question, &q, status, &room);
     cz__description_clear(&room);
     if (status == CZ_OK)
         status = cz__model_check_replicas(group, &asker, model, !q.options.parameters_only, CZ_OK);

@@ -142,7 +142,7 @@ static cz_status check_machine(const cz_group *group)
     return CZ_OK;
 }
 
-static cz_status check(making *m, cz_shared *const *out)
+static cz_status check_block(making *m, cz_shared *const *out)
 {
     if (!out || m->bytes == 0)
         return cz__fail(CZ_ERR_ARGUMENT, "shared: %s", out ? "0 bytes" : "out is NULL");
@@ -239,7 +239,8 @@ cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes, void 
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "shared: group is NULL");
     making m = {.group = group, .bytes = bytes, .file.number = -1};
-    cz_status status = cz__agree_on(group, "shared", describe_size, &m, check(&m, out), &room);
+    cz_status status =
+        cz__agree_on(group, "shared", describe_size, &m, check_block(&m, out), &room);
     cz__description_clear(&room);
     if (status == CZ_OK)
         status = make_together(&m);

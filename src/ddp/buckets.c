@@ -144,7 +144,7 @@ static cz_status cut(bucket_draft *draft, const cz_ddp *ddp)
                                      narrowest);
 }
 
-static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
+static cz_status fill_buckets(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
 {
     const size_t params = (size_t)ddp->param_count;
     draft->bucket_of = cz__calloc(params, sizeof *draft->bucket_of);
@@ -203,7 +203,7 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
 {
     bucket_draft draft = {0};
-    const cz_status status = fill(&draft, ddp, order);
+    const cz_status status = fill_buckets(&draft, ddp, order);
     if (!status)
         take_over(&draft, ddp);
     draft_clear(&draft);

@@ -66,8 +66,8 @@ static cz_status allocate(cz_ddp *ddp)
 }
 
 /* All that this rank can do alone, but for the buckets. */
-static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
-                       const cz_ddp_options *options)
+static cz_status build_ddp(cz_ddp *ddp, const cz_group *group, cz_model *model,
+                           const cz_ddp_options *options)
 {
     if (!model)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp: model is NULL");
@@ -85,7 +85,7 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
     return allocate(ddp);
 }
 
-static void describe(cz__description *d, const void *context)
+static void describe_ddp(cz__description *d, const void *context)
 {
     const cz_ddp *ddp = context;
     cz__describe_params(d, ddp->model);
@@ -131,8 +131,8 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     else if (!ddp)
         status = cz__fail(CZ_ERR_MEMORY, "ddp: no memory for a handle");
     else
-        status = build(ddp, group, model, options);
-    status = cz__agree_on(group, "ddp", describe, ddp, status, ddp ? &ddp->room : &none);
+        status = build_ddp(ddp, group, model, options);
+    status = cz__agree_on(group, "ddp", describe_ddp, ddp, status, ddp ? &ddp->room : &none);
     if (!status)
         status = join(ddp, group);
     if (status != CZ_OK) {

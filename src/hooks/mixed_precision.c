@@ -97,7 +97,7 @@ const cz__option_table cz__mixed_precision_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_mixed_precision, ready, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_mixed_precision, context, CZ__LOCAL, CZ__ANY));
 
-static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+static void describe_hook(cz__description *description, const cz_hook *hook, int64_t pass)
 {
     cz__describe_options(description, &cz__mixed_precision_options, hook->state,
                          &(cz__subject){NULL, "hook", -1, hook->name, "is"});
@@ -114,7 +114,7 @@ cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, vo
                         cz_dtype_name(s->reduce_dtype));
     if (s->full)
         CZ_TRY(check_full(hook, model, s->full));
-    cz__hook_describe_with(run, describe);
+    cz__hook_describe_with(run, describe_hook);
     hook->run = run;
     hook->state = state;
     return CZ_OK;

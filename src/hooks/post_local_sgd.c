@@ -257,7 +257,7 @@ static cz_status run(void *state, cz_bucket *bucket)
 }
 
 /* Beyond the last iteration that is counted none differs from another. */
-static void describe(cz__description *d, const cz_hook *hook, int64_t pass)
+static void describe_hook(cz__description *d, const cz_hook *hook, int64_t pass)
 {
     const cz_post_local_sgd *s = hook->state;
     const int64_t iter = s->placed ? pass - s->first_pass : s->iter, start = s->options.start_iter;
@@ -271,7 +271,7 @@ cz_status cz__hook_make_post_local_sgd(cz_hook *hook, const cz_model *model, voi
     if (!state)
         return cz__fail(CZ_ERR_ARGUMENT, "hook '%s' wants a cz_post_local_sgd as its state",
                         hook->name);
-    cz__hook_describe_with(run, describe);
+    cz__hook_describe_with(run, describe_hook);
     hook->run = run;
     hook->state = state;
     return CZ_OK;

@@ -111,7 +111,7 @@ cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *
 
 /* Iterations are those of the pass that begins: one that failed may have counted on some ranks
  * only. */
-static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+static void describe_hook(cz__description *description, const cz_hook *hook, int64_t pass)
 {
     static const char *const names[] = {"the iteration", "what was loaded (its fingerprint)", NULL};
     const cz_powersgd *s = hook->state;
@@ -126,7 +126,7 @@ static void use(cz_hook *hook, cz_powersgd *s)
 {
     hook->run = cz__powersgd_run;
     hook->state = s;
-    cz__hook_describe_with(cz__powersgd_run, describe);
+    cz__hook_describe_with(cz__powersgd_run, describe_hook);
 }
 
 static void release(void *state)

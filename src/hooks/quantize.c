@@ -143,7 +143,7 @@ static cz_status per_channel(void *state, cz_bucket *bucket)
     return run(bucket, cz__bucket_count(bucket) / width + 1, width);
 }
 
-static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+static void describe_hook(cz__description *description, const cz_hook *hook, int64_t pass)
 {
     const double width = (double)width_of(hook->state);
     cz__hook_tell(description, hook, (const char *const[]){"the width", NULL}, &width);
@@ -156,7 +156,7 @@ cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s': the width of a channel is %" PRId64 ", wanted 1 or more",
                         hook->name, *width);
-    cz__hook_describe_with(per_channel, describe);
+    cz__hook_describe_with(per_channel, describe_hook);
     hook->run = per_channel;
     hook->state = state;
     return CZ_OK;

@@ -207,7 +207,7 @@ static cz_status run(void *state, cz_bucket *bucket)
     return status == CZ_OK ? cz_bucket_then(bucket, finish, memory) : status;
 }
 
-static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+static void describe_recorder(cz__description *description, const cz_hook *hook, int64_t pass)
 {
     const cz_hook_recorder *recorder = hook->state;
     cz__hook_describe(description, &recorder->inner, pass);
@@ -223,6 +223,6 @@ cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state
     hook->result = recorder->inner.result;
     hook->run = run;
     hook->state = recorder;
-    cz__hook_describe_with(run, describe);
+    cz__hook_describe_with(run, describe_recorder);
     return CZ_OK;
 }

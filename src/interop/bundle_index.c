@@ -248,7 +248,7 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
     return status;
 }
 
-static cz_status build(sorting *s, cz__index *index)
+static cz_status build_index(sorting *s, cz__index *index)
 {
     const cz__bundle *b = s->bundle;
     for (int f = 0; f < b->count; f++)
@@ -274,7 +274,7 @@ cz_status cz__bundle_index(const cz__bundle *bundle, const cz__index *here, cz__
 {
     sorting s = {bundle, here, {0}, false};
     *index = (cz__index){0};
-    const cz_status status = build(&s, index);
+    const cz_status status = build_index(&s, index);
     cz__names_clear(&s.buffers);
     return status;
 }

@@ -25,7 +25,7 @@ const cz__option_table cz__export_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_export_options, parameters_only, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_export_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
-static void describe(cz__description *description, const void *context)
+static void describe_export(cz__description *description, const void *context)
 {
     const cz__exporting *e = context;
     cz__describe_call(description, &e->checkpoint->object);
@@ -62,7 +62,7 @@ static cz_status choose_form(cz__exporting *e)
     return cz__exporting_for_torch(e);
 }
 
-static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)
+static cz_status read_request(cz__exporting *e, const char *path, const cz_export_options *options)
 {
     CZ_TRY(cz__options_read(&e->options, &cz__export_options, options, "checkpoint export"));
     CZ_TRY(take_path(e, path));
@@ -76,7 +76,7 @@ static cz_status check(cz__exporting *e, const char *path, const cz_export_optio
 }
 
 /* All ranks: what is written, that it is alike, and that together it is all of it. */
-static cz_status prepare(cz__exporting *e)
+static cz_status prepare_export(cz__exporting *e)
 {
     cz_group *group = e->checkpoint->group;
     CZ_TRY(
@@ -117,7 +117,7 @@ static cz_status write(cz__exporting *e)
 
 static cz_status export(cz__exporting *e)
 {
-    CZ_TRY(prepare(e));
+    CZ_TRY(prepare_export(e));
     const cz_status status = write(e);
     if (!status)
         return CZ_OK;
@@ -136,8 +136,9 @@ cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: checkpoint is NULL");
     cz__exporting e = {.checkpoint = checkpoint};
-    cz_status status = check(&e, path, options);
-    status = cz__agree_on(checkpoint->group, "checkpoint export", describe, &e, status, &room);
+    cz_status status = read_request(&e, path, options);
+    status =
+        cz__agree_on(checkpoint->group, "checkpoint export", describe_export, &e, status, &room);
     cz__description_clear(&room);
     if (!status) {
         cz__text_cut(&checkpoint->notes, 0);

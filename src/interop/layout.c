@@ -145,7 +145,7 @@ static cz_status describe_buffers(json_t *root, const cz__index *index)
     return CZ_OK;
 }
 
-static cz_status describe(const laying *l, json_t *root)
+static cz_status describe_file(const laying *l, json_t *root)
 {
     json_t *optimizer = NULL, *common;
     CZ_TRY(cz__json_set(root, "format", json_string(CZ__CONSOLIDATED_FORMAT)));
@@ -166,7 +166,7 @@ static cz_status describe(const laying *l, json_t *root)
 static cz_status describe_all(const laying *l, cz__text *text)
 {
     json_t *root = json_object();
-    cz_status status = root ? describe(l, root) : no_memory();
+    cz_status status = root ? describe_file(l, root) : no_memory();
     if (!status && !cz__text_json(text, root))
         status = no_memory();
     json_decref(root);

@@ -180,8 +180,8 @@ static void leave(cz_join *join)
 }
 
 /* All that this rank can do alone. */
-static cz_status build(cz_join *join, int ranks, const cz_joinable *joinables, int count,
-                       const cz_join_options *options)
+static cz_status build_join(cz_join *join, int ranks, const cz_joinable *joinables, int count,
+                            const cz_join_options *options)
 {
     if (!joinables || count < 1)
         return cz__fail(CZ_ERR_ARGUMENT, "join: %d joinables%s", count,
@@ -216,7 +216,7 @@ static void describe_joinable(const cz_join *join, int k, cz__description *d)
                       join->joinables[k].finish != NULL);
 }
 
-static void describe(cz__description *d, const void *context)
+static void describe_join(cz__description *d, const void *context)
 {
     const cz_join *join = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of joinables", -1, NULL, "is"},
@@ -257,13 +257,13 @@ cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joina
         join->rank = cz_group_rank(group);
         join->active = cz_group_size(group);
         join->source = join->active - 1;
-        status = build(join, cz_group_size(group), joinables, count, options);
+        status = build_join(join, cz_group_size(group), joinables, count, options);
     } else if (out) {
         status = cz__fail(CZ_ERR_MEMORY, "join: no memory for a handle");
     } else {
         status = cz__fail(CZ_ERR_ARGUMENT, "join: out is NULL");
     }
-    status = cz__agree_on(group, "join", describe, join, status, &room);
+    status = cz__agree_on(group, "join", describe_join, join, status, &room);
     cz__description_clear(&room);
     if (status)
         goto fail;

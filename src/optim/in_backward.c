@@ -56,7 +56,8 @@ static cz_status check_optims(cz_optim *const *optims, int64_t count)
     return CZ_OK;
 }
 
-static cz_status build(cz_in_backward *in_backward, cz_optim *const *optims, int64_t count)
+static cz_status build_in_backward(cz_in_backward *in_backward, cz_optim *const *optims,
+                                   int64_t count)
 {
     in_backward->model = cz__optim_model(optims[0]);
     in_backward->param_count = cz__model_param_count(in_backward->model);
@@ -89,7 +90,7 @@ cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, i
     if (!in_backward)
         return cz__fail(CZ_ERR_MEMORY, "in backward: no memory for a handle");
     in_backward->options = ours;
-    const cz_status status = build(in_backward, optims, count);
+    const cz_status status = build_in_backward(in_backward, optims, count);
     if (status != CZ_OK)
         cz_in_backward_destroy(&in_backward);
     *out = in_backward;

@@ -171,7 +171,8 @@ const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_optim_options, threads, CZ__LOCAL, CZ__FROM(0)),
     CZ__OPTION(cz_optim_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
-static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
+static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
+                             const cz_optim_options *theirs)
 {
     cz_optim_options options;
     CZ_TRY(cz__options_read(&options, &cz__optim_options, theirs, "optim"));
@@ -200,7 +201,7 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
     optim->model = model;
     optim->rule = rule;
     optim->param_count = cz__model_param_count(model);
-    cz_status status = build(optim, hypers, options);
+    cz_status status = build_optim(optim, hypers, options);
     if (status)
         goto fail;
     cz__model_freeze(model);

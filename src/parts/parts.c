@@ -72,7 +72,7 @@ static cz_status check_type(const cz_parts *parts, int64_t p)
                     cz__model_name(parts->model, p), cz_dtype_name(dtype));
 }
 
-static cz_status check(const cz_parts *parts)
+static cz_status check_parts(const cz_parts *parts)
 {
     const int world = cz_group_size(parts->group);
     CZ_TRY(cz__group_check_model(parts->group, parts->model, "parts"));
@@ -153,7 +153,8 @@ static cz_status allocate(cz_parts *parts)
 }
 
 /* All that this rank can do alone. */
-static cz_status build(cz_parts *parts, cz_parts_options *ours, const cz_parts_options *theirs)
+static cz_status build_parts(cz_parts *parts, cz_parts_options *ours,
+                             const cz_parts_options *theirs)
 {
     if (!parts->model)
         return cz__fail(CZ_ERR_ARGUMENT, "parts: model is NULL");
@@ -162,7 +163,7 @@ static cz_status build(cz_parts *parts, cz_parts_options *ours, const cz_parts_o
     parts->leaves = (cz__leaves){ours->count, cz_group_size(parts->group)};
     parts->param_count = cz__model_param_count(parts->model);
     parts->device = cz__group_device(parts->group);
-    CZ_TRY(check(parts));
+    CZ_TRY(check_parts(parts));
     parts->own_count = cz__leaves_of(&parts->leaves, rank);
     parts->kept_count = cz__leaves_kept(&parts->leaves, rank);
     CZ_TRY(allocate(parts));
@@ -180,7 +181,7 @@ typedef struct creation {
     const cz_parts_options *options;
 } creation;
 
-static void describe(cz__description *d, const void *context)
+static void describe_parts(cz__description *d, const void *context)
 {
     const creation *c = context;
     cz__describe_params(d, c->parts->model);
@@ -207,10 +208,10 @@ cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
     } else {
         parts->group = group;
         parts->model = model;
-        status = build(parts, &ours, options);
+        status = build_parts(parts, &ours, options);
     }
     const creation c = {parts, &ours};
-    status = cz__agree_on(group, "parts", describe, &c, status, &room);
+    status = cz__agree_on(group, "parts", describe_parts, &c, status, &room);
     cz__description_clear(&room);
     if (status) {
         cz_parts_destroy(&parts);

@@ -135,7 +135,7 @@ static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
                     d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
 }
 
-static cz_status fill(cz__plan_draft *d)
+static cz_status fill_plan(cz__plan_draft *d)
 {
     cz_plan *plan = d->plan;
     int64_t p = 0;
@@ -179,7 +179,7 @@ static void draft_clear(cz__plan_draft *d)
 
 /* ---- made ---- */
 
-static cz_status build(cz__plan_draft *d, const cz_plan_options *options)
+static cz_status build_plan(cz__plan_draft *d, const cz_plan_options *options)
 {
     cz_plan *plan = d->plan;
     if (!d->shapes)
@@ -193,7 +193,7 @@ static cz_status build(cz__plan_draft *d, const cz_plan_options *options)
                         d->shapes->count);
     for (int k = 0; k < CZ__SHAPE_KINDS; k++)
         plan->name_bytes += plan->shapes[k].name_bytes;
-    CZ_TRY(fill(d));
+    CZ_TRY(fill_plan(d));
     if (plan->options.ddp)
         CZ_TRY(cz__plan_buckets(d));
     return cz__plan_cuts(d);
@@ -208,7 +208,7 @@ cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes, const cz_plan_o
     if (!*out)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a handle");
     cz__plan_draft draft = {.plan = *out, .shapes = shapes};
-    const cz_status status = build(&draft, options);
+    const cz_status status = build_plan(&draft, options);
     draft_clear(&draft);
     if (status != CZ_OK)
         cz_plan_destroy(out);

@@ -21,7 +21,7 @@ static const cz_slot_spec slots[] = {
     {"step_size", CZ_SLOT_ELEMENT, 0, "lr"},
 };
 
-static cz_status check(const double *h)
+static cz_status check_hypers(const double *h)
 {
     if (!(h[ETA_MINUS] > 0 && h[ETA_MINUS] < 1 && h[ETA_PLUS] > 1))
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -58,7 +58,7 @@ const cz_rule *cz__rule_rprop(void)
         .hypers = hypers,
         .slot_count = sizeof slots / sizeof *slots,
         .slots = slots,
-        .check = check,
+        .check = check_hypers,
         .slots_used = slots_used,
         .prepare = prepare,
     };

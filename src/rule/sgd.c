@@ -17,7 +17,7 @@ static const cz_hyper_spec hypers[HYPER_COUNT] = {
 
 static const cz_slot_spec slots[] = {{"momentum_buffer", CZ_SLOT_ELEMENT, 0, NULL}};
 
-static cz_status check(const double *h)
+static cz_status check_hypers(const double *h)
 {
     if (h[NESTEROV] != 0 && (h[MOMENTUM] == 0 || h[DAMPENING] != 0))
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -55,7 +55,7 @@ const cz_rule *cz__rule_sgd(void)
         .hypers = hypers,
         .slot_count = 1,
         .slots = slots,
-        .check = check,
+        .check = check_hypers,
         .slots_used = slots_used,
         .prepare = prepare,
     };

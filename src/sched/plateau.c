@@ -20,7 +20,7 @@ typedef struct plateau_sched {
     int64_t bad_reports, cooldown_left;
 } plateau_sched;
 
-static cz_status check(const cz_sched *sched)
+static cz_status check_agree(const cz_sched *sched)
 {
     const plateau_sched *s = (const void *)sched;
     if (s->agree != CZ_AVERAGE && s->agree != CZ_MIN && s->agree != CZ_MAX)
@@ -103,7 +103,7 @@ static const cz__sched_kind kind = {
     .size = sizeof(plateau_sched),
     .field_count = sizeof fields / sizeof *fields,
     .fields = fields,
-    .check = check,
+    .check = check_agree,
     .publish = publish,
     .metric = take,
     .agree = agree,

@@ -282,7 +282,7 @@ static cz_status allocate(even_map *even, const int64_t *order)
     return CZ_OK;
 }
 
-static void build(even_map *even, const int64_t *range_begins)
+static void build_map(even_map *even, const int64_t *range_begins)
 {
     const int64_t param_count = even->head.param_count;
     for (int64_t k = 0; k < param_count; k++) {
@@ -310,7 +310,7 @@ static cz_status fill(even_map *even, const int64_t *order, int64_t range_count,
     even->block = 64 / (int64_t)element_size;
     even->range_count = range_count > 0 ? range_count : 1;
     CZ_TRY(allocate(even, order));
-    build(even, range_count > 0 ? range_begins : NULL);
+    build_map(even, range_count > 0 ? range_begins : NULL);
     return CZ_OK;
 }
 

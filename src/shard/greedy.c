@@ -78,8 +78,8 @@ static void deal(load_heap *heap, entry *entries, int64_t count, int *owners, in
 }
 
 /* `seen` marks the parameters that some group lists. */
-static cz_status check(int64_t param_count, const int64_t *counts, int64_t listed,
-                       const int64_t *group_params, uint8_t *seen)
+static cz_status check_groups(int64_t param_count, const int64_t *counts, int64_t listed,
+                              const int64_t *group_params, uint8_t *seen)
 {
     int64_t total = 0;
     for (int64_t p = 0; p < param_count; p++) {
@@ -145,7 +145,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
     const int64_t *params = group_count > 0 ? group_params : NULL;
     if (status)
         goto done;
-    status = check(param_count, counts, listed, params, seen);
+    status = check_groups(param_count, counts, listed, params, seen);
     if (status)
         goto done;
     if (listed > 0)

@@ -12,7 +12,7 @@
 /* Room so that block arithmetic on a total never overflows. */
 static const int64_t largest_total = INT64_MAX - 64;
 
-static cz_status check(int world_size, int64_t param_count, const int64_t *counts)
+static cz_status check_counts(int world_size, int64_t param_count, const int64_t *counts)
 {
     int64_t total = 0;
     if (world_size < 1)
@@ -34,7 +34,7 @@ static cz_status check(int world_size, int64_t param_count, const int64_t *count
 cz_status cz__map_create(cz_shard_map **out, size_t bytes, const cz__map_kind *kind, int world_size,
                          int64_t param_count, const int64_t *counts)
 {
-    CZ_TRY(check(world_size, param_count, counts));
+    CZ_TRY(check_counts(world_size, param_count, counts));
     cz_shard_map *map = cz__calloc(1, bytes);
     if (!map || !(map->counts = cz__calloc((size_t)param_count, sizeof *map->counts))) {
         cz__free(map);

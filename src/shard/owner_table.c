@@ -168,7 +168,7 @@ static bool choose_rows(owner_table *table, const int *owners)
 }
 
 /* Counting sort by owner; `order` becomes the rows, so that a rank's parameters keep its order. */
-static cz_status build(owner_table *table, const int *owners, int64_t *order)
+static cz_status build_table(owner_table *table, const int *owners, int64_t *order)
 {
     const int64_t param_count = table->head.param_count;
     if (choose_rows(table, owners)) {
@@ -209,7 +209,7 @@ cz_status cz__shard_map_create_owners(cz_shard_map **out, int world_size, int64_
     status = cz__permutation_copy(&copy, param_count, order);
     if (status)
         goto done;
-    status = build((owner_table *)map, owners, copy);
+    status = build_table((owner_table *)map, owners, copy);
 done:
     cz__free(copy);
     if (status != CZ_OK)

@@ -116,8 +116,8 @@ static cz_status check_all_in_groups(const cz_zero *zero)
 }
 
 /* All that this rank can do alone. */
-static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
-                       cz_zero_options *ours, cz__bucket_view **view)
+static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
+                            cz_zero_options *ours, cz__bucket_view **view)
 {
     CZ_TRY(read_options(zero, ours, theirs));
     /* those in no group too: cz_zero_broadcast_parameters() moves them */
@@ -184,7 +184,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
                           .rule = rule,
                           .device = cz__group_device(group),
                           .consolidated_to = CZ__NOWHERE};
-        status = build(zero, hypers, options, &ours, &view);
+        status = build_zero(zero, hypers, options, &ours, &view);
     }
     const cz__creation creation = {zero, &ours};
     status = cz__agree_on(group, "zero", cz__describe_all, &creation, status, &description);

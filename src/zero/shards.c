@@ -268,7 +268,7 @@ static void resharding_clear(resharding *r)
 }
 
 /* All that this rank can do alone. */
-static cz_status build(resharding *r)
+static cz_status build_shards(resharding *r)
 {
     cz_zero *zero = r->zero;
     r->include = cz__calloc((size_t)zero->param_count, sizeof *r->include);
@@ -344,7 +344,7 @@ static cz_status reshard(resharding *r)
     const cz_zero *zero = r->zero;
     CZ_TRY(cz__zero_progress_create(zero, &r->shared));
     r->progress = cz__zero_progress_view(&r->shared);
-    CZ_TRY(cz__agree(zero->group, build(r), 0, NULL, "zero: reshard"));
+    CZ_TRY(cz__agree(zero->group, build_shards(r), 0, NULL, "zero: reshard"));
     for (r->slot = 0; r->slot < cz__optim_slot_count(zero->optim); r->slot++)
         CZ_TRY(move_slot(r));
     take_over(r);
@@ -372,7 +372,7 @@ cz_status cz__zero_settle_shards(cz_zero *zero)
     if (status)
         goto done;
     r.progress = cz__zero_progress_view(&r.shared);
-    status = build(&r);
+    status = build_shards(&r);
     if (status)
         goto done;
     take_over(&r);
@@ -393,7 +393,7 @@ cz_status cz__zero_check_idle(cz_zero *zero)
 }
 
 /* What ranks must have in common: the options given, and all that a step compares. */
-static void describe(cz__description *description, const void *context)
+static void describe_shards(cz__description *description, const void *context)
 {
     const resharding *r = context;
     cz__describe_call(description, &r->zero->object);
@@ -413,7 +413,8 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     cz_status status = cz__zero_check_idle(zero);
     if (!status)
         status = cz__zero_check_partition(zero, partition, owners, owner_count);
-    status = cz__agree_on(zero->group, "zero reshard", describe, &r, status, &zero->settings);
+    status =
+        cz__agree_on(zero->group, "zero reshard", describe_shards, &r, status, &zero->settings);
     if (!status)
         status = reshard(&r);
     resharding_clear(&r);
