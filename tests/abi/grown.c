@@ -135,6 +135,116 @@ static cz_status step_alone(cz_group *group)
     return CZ_OK;
 }
 
+/* A device's table that ends before what it may leave out. */
+static cz_status step_on_own_device(cz_group *group)
+{
+    cz_device device;
+    cz_model *model;
+    cz_optim *optim;
+    float values[COUNT] = {0}, gradients[COUNT];
+    (void)group;
+    memcpy(&device, cz_device_cpu(), sizeof device);
+    device.size = sizeof device;
+    cz_tensor value = {.data = values, .dtype = CZ_F32, .dimensions = 1, .shape = {COUNT}};
+    value.device = &device;
+    cz_tensor gradient = value;
+    gradient.data = gradients;
+    for (int i = 0; i < COUNT; i++)
+        gradients[i] = 1;
+    CZ_TRY(cz_model_create(&model));
+    CZ_TRY(cz_model_add_tensor(model, "value", &value, &gradient));
+    CZ_TRY(cz_optim_create(&optim, model, &rule, NULL, NULL));
+    CZ_TRY(cz_optim_step(optim, NULL, NULL));
+    CHECK(values[COUNT - 1] == -(1.0f * 2 * 3 + 5 + 7));
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+    return CZ_OK;
+}
+
+/* ---- a backend of one rank ---- */
+
+static int left;
+
+static void start(void *endpoint, void (*notify)(void *context), void *context)
+{
+    (void)endpoint, (void)notify, (void)context;
+}
+
+static cz_status post(void *endpoint, cz_transfer *transfer)
+{
+    (void)endpoint, (void)transfer;
+    return cz_fail(CZ_ERR_INTERNAL, "a message of one rank");
+}
+
+static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)
+{
+    (void)done;
+    return post(endpoint, transfer);
+}
+
+static bool withdraw(void *endpoint, cz_transfer *transfer)
+{
+    (void)endpoint, (void)transfer;
+    return true;
+}
+
+static void break_group(void *endpoint, uint64_t sequence, cz_status status, const char *sentence)
+{
+    (void)endpoint, (void)sequence, (void)status, (void)sentence;
+}
+
+static cz_status broken(void *endpoint, uint64_t *sequence, char *sentence, size_t bytes)
+{
+    (void)endpoint, (void)sequence, (void)sentence, (void)bytes;
+    return CZ_OK;
+}
+
+static void announce(void *endpoint, uint64_t begun)
+{
+    (void)endpoint, (void)begun;
+}
+
+static uint64_t announced(void *endpoint, int rank)
+{
+    (void)endpoint, (void)rank;
+    return 0;
+}
+
+static void leave(void *endpoint, const char *why)
+{
+    (void)why;
+    ++*(int *)endpoint;
+}
+
+static const cz_backend backend = {.abi = CZ_BACKEND_ABI,
+                                   .size = sizeof(cz_backend),
+                                   .name = "alone",
+                                   .start = start,
+                                   .post_send = post,
+                                   .post_receive = post,
+                                   .test = test,
+                                   .withdraw = withdraw,
+                                   .break_group = break_group,
+                                   .broken = broken,
+                                   .announce = announce,
+                                   .announced = announced,
+                                   .leave = leave};
+
+static cz_status reduce_alone(void)
+{
+    cz_group *group;
+    const cz_operation_options options = cz_operation_label("loss");
+    float sum = 3;
+    CZ_TRY(cz_group_create_custom(&group, 0, 1, &backend, &left, NULL));
+    CZ_TRY(cz_all_reduce(group, &sum, 1, CZ_F32, CZ_SUM, &options));
+    CHECK(sum == 3);
+    cz_group_destroy(&group);
+    CHECK(left == 1);
+    return CZ_OK;
+}
+
+/* ---- */
+
 static cz_status pass_and_step(cz_group *group)
 {
     cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
@@ -211,6 +321,24 @@ static cz_status hook_in_a_hook(cz_group *group)
     return CZ_OK;
 }
 
+static cz_status step_in_parts(cz_group *group)
+{
+    cz_parts_options options = CZ_PARTS_OPTIONS_INIT;
+    GUARDED(cz_parts_info, info, CZ_PARTS_INFO_INIT);
+    cz_parts *parts;
+    memory m;
+    CZ_TRY(make(&m));
+    options.count = 2;
+    CZ_TRY(cz_parts_create(&parts, group, m.model, &options));
+    CZ_TRY(cz_parts_add(parts));
+    CZ_TRY(cz_parts_get_info(parts, &info.it));
+    CHECK(info.it.count == 2 && info.it.own_count == 1 && info.it.added == 1);
+    CHECK_GUARD(info);
+    cz_parts_destroy(&parts);
+    cz_model_destroy(&m.model);
+    return CZ_OK;
+}
+
 static cz_status average(cz_group *group)
 {
     cz_averager_level levels[2] = {CZ_AVERAGER_LEVEL_INIT, CZ_AVERAGER_LEVEL_INIT};
@@ -282,6 +410,8 @@ static cz_status plan(cz_group *group)
 static cz_status each_rank(cz_group *group, void *folder)
 {
     CZ_TRY(step_alone(group));
+    CZ_TRY(step_on_own_device(group));
+    CZ_TRY(step_in_parts(group));
     CZ_TRY(pass_and_step(group));
     CZ_TRY(hook_in_a_hook(group));
     CZ_TRY(average(group));
@@ -309,6 +439,7 @@ int main(int argc, char **argv)
     allocator.release = release;
     options.ranks = 2;
     CZ_CHECK(cz_set_allocator(&allocator));
+    CZ_CHECK(reduce_alone());
     CZ_CHECK(cz_launch(each_rank, argc > 1 ? argv[1] : ".", &options));
 #define SIZE(type) printf("%s %zu\n", #type, sizeof(type));
 #include GROWN_LIST

@@ -58,6 +58,8 @@ headers() {
                     next
                 }
             }
+            /^static inline cz_operation_options cz_operation_start/ && way == "older" { gone_function = 1 }
+            gone_function { if (/^\}/) gone_function = 0; next }
             /^typedef struct [a-z_]+ \{/ { name = $3; gone = 0; held = ""; print; next }
             name != "" && /^\} / {
                 if (way == "newer" && name in cut && name !~ /^cz_(rule|backend|device)$/ && name !~ /_spec$/)
