@@ -70,9 +70,9 @@ static const struct argp_option options[] = {
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .doc = "Time collectives between ranks that are threads, and update rules on one of them.\v"
-           "Times are medians; other programs that run now show in them. A copy of the same bytes "
-           "by one thread stands beside, as what the memory does."};
+    .doc = "Time collectives between ranks that are threads, and update rules on one of "
+           "them.\vTimes are medians; other programs that run now show in them. A copy of the same "
+           "bytes by one thread stands beside, as what the memory does."};
 
 static int by_value(const void *a, const void *b)
 {

@@ -149,8 +149,7 @@ static const struct argp_option options[] = {
     {"ranks", OPTION_RANKS, "N", 0, "a folder of checkpoints with one as N ranks would save it", 0},
     {"format", OPTION_FORMAT, "FORM", 0,
      "sharded, safetensors (one file), hf (a folder as Hugging Face's tools have it) or torch (a "
-     "file that "
-     "torch.load() reads)",
+     "file that torch.load() reads)",
      0},
     {"max-file-size", OPTION_MAX, "BYTES", 0,
      "of elements in a file of hf, such as 500M (5G); a tensor is not split", 0},
@@ -172,8 +171,8 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "FROM TO",
     .doc = "Write a checkpoint in another form, or for another number of ranks. What is read is "
-           "verified first and never changed; TO appears when it is complete.\v"
-           "Loading does not need this: any number of ranks loads any checkpoint. Examples:\n"
+           "verified first and never changed; TO appears when it is complete.\vLoading does not "
+           "need this: any number of ranks loads any checkpoint. Examples:\n"
            "  czero convert checkpoints model.safetensors\n"
            "  czero convert checkpoints model.pt\n"
            "  czero convert model.pt checkpoints --ranks 8 --rule adamw\n"

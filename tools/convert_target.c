@@ -158,8 +158,8 @@ static void say_hidden(const conversion *c)
     cz__text words = {0};
     if (c->format == FORMAT_HF && cz__look_at(&look, c->to) == CZ_OK && look.single &&
         cz__text_print(&words,
-                       "note: %s/" CZ__CONSOLIDATED_SINGLE " stays, and other tools read it in "
-                       "place of what is written now\n",
+                       "note: %s/" CZ__CONSOLIDATED_SINGLE
+                       " stays, and other tools read it in place of what is written now\n",
                        c->to))
         tool_say(stderr, cz__text_get(&words));
     cz__text_clear(&words);

@@ -102,12 +102,10 @@ static const struct argp argp = {
     .args_doc = "A B",
     .doc =
         "Say what differs between two checkpoints: tensors by name, by how much, the optimizer's "
-        "state and settings. Forms, numbers of ranks and partitions may be different.\v"
-        "A and B are paths as for czero inspect; a generation may be given by its own folder, too, "
-        "such as checkpoints/00000003-step-300. Or they are two run folders, with metrics.jsonl: "
-        "the "
-        "first step that differs. It ends with 0 if they are the same, 1 if not, 2 "
-        "in trouble."};
+        "state and settings. Forms, numbers of ranks and partitions may be different.\vA and B are "
+        "paths as for czero inspect; a generation may be given by its own folder, too, such as "
+        "checkpoints/00000003-step-300. Or they are two run folders, with metrics.jsonl: the first "
+        "step that differs. It ends with 0 if they are the same, 1 if not, 2 in trouble."};
 
 static cz_status compare(comparison *c)
 {

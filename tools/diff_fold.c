@@ -261,12 +261,11 @@ static bool find_prefix(comparison *c, bool of_b)
             continue;
         cz__text_cut(&text, 0);
         if (cz__text_append(&text, longer, all - length))
-            cz__text_print(
-                &c->hint,
-                "the names of %c are those of %c with '%s' before them, %s of %s: a model that was "
-                "wrapped or renamed? Nothing of these is compared",
-                of_b ? 'A' : 'B', of_b ? 'B' : 'A', cz__show(cz__text_get(&text)).text,
-                show_count(same).text, show_plural(count, "tensor", "tensors").text);
+            cz__text_print(&c->hint,
+                           "the names of %c are those of %c with '%s' before them, %s of %s: a "
+                           "model that was wrapped or renamed? Nothing of these is compared",
+                           of_b ? 'A' : 'B', of_b ? 'B' : 'A', cz__show(cz__text_get(&text)).text,
+                           show_count(same).text, show_plural(count, "tensor", "tensors").text);
     }
     cz__text_clear(&text);
     return found;
@@ -291,9 +290,8 @@ cz_status diff_find_renamed(comparison *c)
         return CZ_OK;
     if (!find_prefix(c, false) && !find_prefix(c, true))
         cz__text_print(&c->hint, "no tensor of A has the name of one of B%s",
-                       same_shapes(c->a, c->b)
-                           ? "; they have the same shapes in the same order: a model "
-                             "that was renamed? Nothing is compared"
-                           : ": two models");
+                       same_shapes(c->a, c->b) ? "; they have the same shapes in the same order: a "
+                                                 "model that was renamed? Nothing is compared"
+                                               : ": two models");
     return c->hint.failed ? no_memory() : CZ_OK;
 }

@@ -231,9 +231,8 @@ static void say_different(const runs *r)
     say_loss(r);
     say_nearest(r);
     if (r->chain[0] && r->chain[0]->step == r->first && !r->loss[0] && !r->print[0])
-        printf(
-            "chains differ where fingerprints do not: an earlier step differs, which the logs do "
-            "not have\n");
+        printf("chains differ where fingerprints do not: an earlier step differs, which the logs "
+               "do not have\n");
     say_limits(r);
     printf("different: step %" PRId64 " is the first of %s that differs", r->first,
            show_plural(r->steps, "step", "steps").text);
@@ -290,13 +289,11 @@ static cz_status nothing_in_both(const runs *r)
     for (int k = 0; k < SIDES; k++)
         if (r->log[k].count == 0)
             return cz_fail(CZ_ERR_ARGUMENT,
-                           "%s: no line of it has a step with a loss or a "
-                           "fingerprint",
+                           "%s: no line of it has a step with a loss or a fingerprint",
                            r->log[k].path);
     return cz_fail(CZ_ERR_ARGUMENT,
                    "no step of A, which has %" PRId64 " to %" PRId64
-                   ", can be compared with one of "
-                   "B, which has %" PRId64 " to %" PRId64,
+                   ", can be compared with one of B, which has %" PRId64 " to %" PRId64,
                    a->steps[0].step, a->steps[a->count - 1].step, b->steps[0].step,
                    b->steps[b->count - 1].step);
 }

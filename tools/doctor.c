@@ -56,17 +56,15 @@ static const struct argp_option options[] = {
     {"json", OPTION_JSON, NULL, 0, "print the result as JSON", 0},
     {0}};
 
-static const struct argp argp = {.options = options,
-                                 .parser = parse,
-                                 .args_doc = "PATH...",
-                                 .doc = "Read the flight recordings of the ranks of a job, from "
-                                        "folders or files, and say who waited for "
-                                        "whom, in which operation, and what to try.\v"
-                                        "Recordings are written where CZERO_FLIGHT_RECORDER names "
-                                        "a folder: when a group breaks, and of "
-                                        "all groups of a process that gets SIGUSR2. It ends with 0 "
-                                        "if nobody waits, 1 if somebody does, 2 if "
-                                        "there is nothing to read."};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "PATH...",
+    .doc = "Read the flight recordings of the ranks of a job, from folders or files, and say who "
+           "waited for whom, in which operation, and what to try.\vRecordings are written where "
+           "CZERO_FLIGHT_RECORDER names a folder: when a group breaks, and of all groups of a "
+           "process that gets SIGUSR2. It ends with 0 if nobody waits, 1 if somebody does, 2 if "
+           "there is nothing to read."};
 
 /* ---- files ---- */
 
@@ -256,8 +254,8 @@ int tool_doctor(int argc, char **argv)
         seen &= add_path(argv[0], &all, o.paths[i]);
     if (seen && all.count == 0)
         (void)tool_trouble(
-            argv[0], "no flight recording there: set CZERO_FLIGHT_RECORDER to a folder before "
-                     "the job starts, and send SIGUSR2 to its processes when it hangs");
+            argv[0], "no flight recording there: set CZERO_FLIGHT_RECORDER to a folder before the "
+                     "job starts, and send SIGUSR2 to its processes when it hangs");
     if (!seen || all.count == 0) {
         clear(&o, &all);
         return TOOL_TROUBLE;
@@ -275,10 +273,10 @@ int tool_doctor(int argc, char **argv)
     if (!fine)
         return tool_trouble(argv[0], "out of memory, or the output cannot be written");
     if (unread > 0)
-        (void)tool_trouble(argv[0],
-                           "of %d recordings %d could not be read, see above: this is what the "
-                           "others say%s",
-                           count + unread, unread, waits ? "" : ", in which nobody waits");
+        (void)tool_trouble(
+            argv[0],
+            "of %d recordings %d could not be read, see above: this is what the others say%s",
+            count + unread, unread, waits ? "" : ", in which nobody waits");
     if (!waits && unread > 0)
         return TOOL_TROUBLE;
     return tool_end(argv[0], waits ? TOOL_NO : TOOL_FINE);

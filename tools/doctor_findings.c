@@ -335,15 +335,13 @@ static void say_unrecorded(finding *f)
         ranks_of(f->unrecorded, f->unrecorded_count).text);
     if (f->state == FINDING_DATA)
         f->state = FINDING_LATE;
-    advise(
-        f,
-        "look whether %s still %s, and on which machine: dmesg there tells of processes killed for "
-        "memory",
-        f->unrecorded_count == 1 ? "that process" : "these processes",
-        f->unrecorded_count == 1 ? "runs" : "run");
+    advise(f,
+           "look whether %s still %s, and on which machine: dmesg there tells of processes killed "
+           "for memory",
+           f->unrecorded_count == 1 ? "that process" : "these processes",
+           f->unrecorded_count == 1 ? "runs" : "run");
     advise(f, "give all recordings to this command, of all machines; kill -USR2 PID makes one of a "
-              "process "
-              "that runs");
+              "process that runs");
 }
 
 bool finding_make(finding *f, const recordings *all, int at)
@@ -375,8 +373,7 @@ bool finding_make(finding *f, const recordings *all, int at)
     say_reasons(f, list, count);
     if (f->state == FINDING_DATA) {
         advise(f, "all have come, and data have not: look at the network between the machines, and "
-                  "at ranks that "
-                  "are slow");
+                  "at ranks that are slow");
     }
     return true;
 }

@@ -283,8 +283,8 @@ cz_status guard_write_folder(const char *path)
     CZ_TRY(is_checkpoints(path, &look, &is));
     if (is)
         return cz_fail(CZ_ERR_ARGUMENT,
-                       "%s: with the files of a model in it, it would not be taken for a folder "
-                       "of checkpoints any more",
+                       "%s: with the files of a model in it, it would not be taken for a folder of "
+                       "checkpoints any more",
                        path);
     DIR *folder = look.folder ? cz__open_folder(path) : NULL;
     if (!folder)

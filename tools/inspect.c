@@ -52,9 +52,9 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "PATH",
     .doc = "Show what a checkpoint holds: tensors, their shapes and sizes, who wrote them, the "
-           "optimizer's settings and steps. Nothing is changed.\v"
-           "PATH is a folder of checkpoints (its newest complete one is shown), one of these, a "
-           "safetensors file, a folder with model.safetensors.index.json, or a .pt file of torch."};
+           "optimizer's settings and steps. Nothing is changed.\vPATH is a folder of checkpoints "
+           "(its newest complete one is shown), one of these, a safetensors file, a folder with "
+           "model.safetensors.index.json, or a .pt file of torch."};
 
 /* ---- for people ---- */
 

@@ -169,13 +169,12 @@ static char *list_commands(int key, const char *text, void *input)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = parse,
-                                     .args_doc = "COMMAND [ARGUMENT...]",
-                                     .doc =
-                                         "Look into czero's checkpoints, check and convert them; "
-                                         "measure this machine.\v ",
-                                     .help_filter = list_commands};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "COMMAND [ARGUMENT...]",
+        .doc = "Look into czero's checkpoints, check and convert them; measure this machine.\v ",
+        .help_filter = list_commands};
     char name[64];
     chosen c = {0};
     argp_err_exit_status = TOOL_TROUBLE;

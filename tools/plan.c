@@ -230,13 +230,11 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "PATH",
-    .doc =
-        "Say how much memory each rank of a training needs, and how much it sends, before anything "
-        "is allocated.\v"
-        "PATH is a checkpoint, a safetensors file, a file of torch, or a list of shapes: a line "
-        "for "
-        "each tensor with its name, type and sizes, and perhaps 'frozen' or 'buffer'; or JSON.\n\n"
-        "  czero plan model.safetensors --ranks 1,8,64"};
+    .doc = "Say how much memory each rank of a training needs, and how much it sends, before "
+           "anything is allocated.\vPATH is a checkpoint, a safetensors file, a file of torch, or "
+           "a list of shapes: a line for each tensor with its name, type and sizes, and perhaps "
+           "'frozen' or 'buffer'; or JSON.\n\n"
+           "  czero plan model.safetensors --ranks 1,8,64"};
 
 /* ---- planning ---- */
 

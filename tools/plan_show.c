@@ -201,9 +201,8 @@ static void print_several(const plan_request *r)
         print_row(count_text(p->world_size).text, &p->most, peak_of(&p->most));
     }
     printf("\nmodel: parameters, buffers and gradients. the rest: staging, sums, buckets and "
-           "tables. at "
-           "most: with a save,\nan export, or all state put together. alone: one process without "
-           "ranks. One number of ranks shows more.\n" NOT_COUNTED);
+           "tables. at most: with a save,\nan export, or all state put together. alone: one "
+           "process without ranks. One number of ranks shows more.\n" NOT_COUNTED);
 }
 
 void plan_print(const plan_request *r)

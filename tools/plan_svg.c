@@ -56,8 +56,8 @@ static void write_bar(FILE *f, const char *label, const cz_plan_memory *m, uint6
         if (bytes == 0)
             continue;
         fprintf(f,
-                "<rect class=\"%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\">"
-                "<title>%s: %s</title></rect>\n",
+                "<rect class=\"%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"><title>%s: "
+                "%s</title></rect>\n",
                 line->key, x, y, width, BAR, line->label, plan_bytes(bytes).text);
         x += width;
     }
@@ -73,8 +73,8 @@ static void write_legend(FILE *f, const plan_request *r, int y)
             continue;
         const int x = LEFT + k % 4 * 155, row = y + k / 4 * LEGEND;
         fprintf(f,
-                "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"12\" height=\"12\"/>"
-                "<text x=\"%d\" y=\"%d\">%s</text>\n",
+                "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"12\" height=\"12\"/><text x=\"%d\" "
+                "y=\"%d\">%s</text>\n",
                 line->key, x, row, x + 18, row + 11, line->label);
         k++;
     }

@@ -215,11 +215,11 @@ static cz_status take_lines(lines *l)
     }
     l->held = (size_t)(end - at);
     memmove(l->buffer, at, l->held);
-    return l->held <= MOST_LINE ? CZ_OK
-                                : cz_fail(CZ_ERR_UNSUPPORTED,
-                                          "%s: line %" PRId64 " has more than %d bytes: no log of "
-                                          "a run",
-                                          l->log->path, l->line, (int)MOST_LINE);
+    return l->held <= MOST_LINE
+               ? CZ_OK
+               : cz_fail(CZ_ERR_UNSUPPORTED,
+                         "%s: line %" PRId64 " has more than %d bytes: no log of a run",
+                         l->log->path, l->line, (int)MOST_LINE);
 }
 
 static cz_status read_lines(lines *l)

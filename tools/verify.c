@@ -81,10 +81,9 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "PATH",
     .doc = "Check that a checkpoint is whole and undamaged: every checksum, every header, every "
-           "element exactly once. Nothing is changed.\v"
-           "It ends with 0 if all is well, 1 if something is damaged or missing, 2 if it could not "
-           "be looked at. Files without checksums (safetensors) are checked as far as headers "
-           "and sizes go."};
+           "element exactly once. Nothing is changed.\vIt ends with 0 if all is well, 1 if "
+           "something is damaged or missing, 2 if it could not be looked at. Files without "
+           "checksums (safetensors) are checked as far as headers and sizes go."};
 
 /* ---- what is found ---- */
 
@@ -295,8 +294,8 @@ int tool_verify(int argc, char **argv)
         return tool_trouble(argv[0], "the output cannot be written");
     if (could_not_look(status))
         return tool_trouble(argv[0],
-                            "%s\nNot everything could be looked at: this says nothing about "
-                            "the rest of the checkpoint",
+                            "%s\nNot everything could be looked at: this says nothing about the "
+                            "rest of the checkpoint",
                             cz_last_error());
     return status == CZ_OK ? tool_end(argv[0], result) : tool_failed(argv[0]);
 }

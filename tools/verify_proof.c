@@ -85,14 +85,15 @@ static cz_status compare_print(const proof *p, const noted *kept)
     p->out->in_log = step && step->has_print;
     if (!p->out->in_log && !kept->has_print)
         return cz_fail(CZ_ERR_ARGUMENT,
-                       "%s: it has no fingerprint of step %" PRId64 ", and neither has the "
-                       "checkpoint",
+                       "%s: it has no fingerprint of step %" PRId64
+                       ", and neither has the checkpoint",
                        p->log->path, p->step);
     if (p->out->in_log && !equal(step->print, print))
-        CZ_TRY(tell(p,
-                    "%s: the fingerprint of step %" PRId64 " is %s there, that of the "
-                    "checkpoint is %s: it is of another run, or was changed",
-                    p->log->path, p->step, digits_of(step->print).text, digits_of(print).text));
+        CZ_TRY(
+            tell(p,
+                 "%s: the fingerprint of step %" PRId64
+                 " is %s there, that of the checkpoint is %s: it is of another run, or was changed",
+                 p->log->path, p->step, digits_of(step->print).text, digits_of(print).text));
     if (kept->has_print && !equal(kept->print, print))
         CZ_TRY(tell(p,
                     "the fingerprint that was saved with it is %s, that of what is in it %s: it "
@@ -112,8 +113,9 @@ static cz_status compare_links(const proof *p, uint64_t chain[2])
         cz_fingerprint_chain(chain, step->step, step->print);
         if (!equal(chain, step->chain))
             return tell(p,
-                        "%s: the chain breaks at step %" PRId64 ": %s is there, %s follows from "
-                        "the fingerprints up to it: lines are missing or were changed",
+                        "%s: the chain breaks at step %" PRId64
+                        ": %s is there, %s follows from the fingerprints up to it: lines are "
+                        "missing or were changed",
                         log->path, step->step, digits_of(step->chain).text, digits_of(chain).text);
         p->out->links++;
     }
@@ -126,8 +128,8 @@ static cz_status compare_chain(const proof *p, const noted *kept)
     CZ_TRY(compare_links(p, chain));
     return kept->has_chain && !equal(kept->chain, chain)
                ? tell(p,
-                      "%s: the chain up to step %" PRId64 " is %s, the checkpoint was saved "
-                      "with %s: it is of another run",
+                      "%s: the chain up to step %" PRId64
+                      " is %s, the checkpoint was saved with %s: it is of another run",
                       p->log->path, p->step, digits_of(chain).text, digits_of(kept->chain).text)
                : CZ_OK;
 }

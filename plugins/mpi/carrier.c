@@ -408,10 +408,9 @@ bool cz__carrier_is_this_thread(void)
 static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
 {
     if (!cz__carrier_stop(PATIENCE_IN_MPI)) {
-        cz_log(CZ_LOG_ERROR,
-               "mpi: MPI_Finalize was called while a thread is inside MPI and does not "
-               "come back, as happens when another process was stopped while it had a "
-               "lock of theirs: the job is ended");
+        cz_log(CZ_LOG_ERROR, "mpi: MPI_Finalize was called while a thread is inside MPI and does "
+                             "not come back, as happens when another process was stopped while it "
+                             "had a lock of theirs: the job is ended");
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     pthread_mutex_lock(&mpi);
@@ -453,14 +452,13 @@ static cz_status choose(bool serialized_is_ours)
     const bool alone = level < MPI_THREAD_SERIALIZED;
     const bool without = alone || (level == MPI_THREAD_SERIALIZED && !serialized_is_ours);
     if (alone && !is_main)
-        return cz_fail(CZ_ERR_STATE,
-                       "group_create_mpi: MPI's thread level is %s, so only the main "
-                       "thread can make groups",
-                       cz__mpi_level_name(level));
+        return cz_fail(
+            CZ_ERR_STATE,
+            "group_create_mpi: MPI's thread level is %s, so only the main thread can make groups",
+            cz__mpi_level_name(level));
     if (groups > 0 && without != inline_only)
         return cz_fail(CZ_ERR_STATE,
-                       "group_create_mpi: serialized_is_ours is %d, groups that exist "
-                       "have %d",
+                       "group_create_mpi: serialized_is_ours is %d, groups that exist have %d",
                        serialized_is_ours, !serialized_is_ours);
     inline_only = without;
     one_thread = alone;

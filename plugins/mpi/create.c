@@ -37,15 +37,13 @@ static cz_status check_state(void)
     MPI_Initialized(&initialised);
     MPI_Finalized(&finalised);
     if (!initialised)
-        return cz_fail(CZ_ERR_STATE,
-                       "group_create_mpi: MPI is not initialised; call MPI_Init_thread "
-                       "first, best with MPI_THREAD_MULTIPLE");
+        return cz_fail(CZ_ERR_STATE, "group_create_mpi: MPI is not initialised; call "
+                                     "MPI_Init_thread first, best with MPI_THREAD_MULTIPLE");
     if (finalised || cz__mpi_over())
         return cz_fail(CZ_ERR_STATE, "group_create_mpi: MPI_Finalize was called already");
     if (!cz__carrier_is_of_this_process())
-        return cz_fail(CZ_ERR_STATE,
-                       "group_create_mpi: this process is a child of one that has groups "
-                       "on MPI, which a child cannot use");
+        return cz_fail(CZ_ERR_STATE, "group_create_mpi: this process is a child of one that has "
+                                     "groups on MPI, which a child cannot use");
     return CZ_OK;
 }
 
@@ -154,12 +152,11 @@ static void say_that_there_is_no_carrier(void)
     if (atomic_exchange(&said, true))
         return;
     MPI_Query_thread(&level);
-    cz_log(
-        CZ_LOG_WARN,
-        "mpi: no carrier thread, because MPI's thread level is %s%s: messages move only while the "
-        "program is inside a call of the library, such as cz_work_wait() or cz_progress()",
-        cz__mpi_level_name(level),
-        level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
+    cz_log(CZ_LOG_WARN,
+           "mpi: no carrier thread, because MPI's thread level is %s%s: messages move only while "
+           "the program is inside a call of the library, such as cz_work_wait() or cz_progress()",
+           cz__mpi_level_name(level),
+           level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
 }
 
 static cz_status create_group(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,

@@ -138,9 +138,8 @@ void cz__job_watch_end(cz__endpoint *world)
     }
     free(ranks);
     if (status != CZ_OK)
-        cz_log(CZ_LOG_WARN,
-               "mpi: no memory to watch the end of the job: it may wait for ever for a "
-               "rank that does not come");
+        cz_log(CZ_LOG_WARN, "mpi: no memory to watch the end of the job: it may wait for ever for "
+                            "a rank that does not come");
 }
 
 void cz_plugin_mpi_give_up(bool keep_job)
@@ -213,10 +212,9 @@ static void say_missing(int rank, double silent)
            "mpi: rank %d of %d is through, but rank %d has not come to the end and has not "
            "answered for %.1f s: it is stopped, dead or cut off%s; the job is ended",
            my_rank, all_ranks, rank, silent,
-           cz__carrier_exists()
-               ? ""
-               : ", or still in the program's code, from where it cannot answer below "
-                 "MPI_THREAD_MULTIPLE");
+           cz__carrier_exists() ? ""
+                                : ", or still in the program's code, from where it cannot answer "
+                                  "below MPI_THREAD_MULTIPLE");
 }
 
 /* True: all ranks have come to the end. Who computes answers by its carrier, or not at all. */

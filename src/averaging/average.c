@@ -94,9 +94,8 @@ static cz_status check_any_gradient(const cz_averager *averager)
     return cz__fail(
         CZ_ERR_STATE,
         "averager: none of %" PRId64
-        " trainable parameters has a gradient on any rank, so nothing would be averaged; "
-        "say where gradients are (cz_model_set_gradient()), or set option "
-        "allow_no_gradients",
+        " trainable parameters has a gradient on any rank, so nothing would be averaged; say where "
+        "gradients are (cz_model_set_gradient()), or set option allow_no_gradients",
         trainable);
 }
 

@@ -126,11 +126,10 @@ static extent look(const cz__input *input, int part)
 
 static cz_status changed(const cz__input *input, int part)
 {
-    return cz__fail(
-        CZ_ERR_FORMAT,
-        "%s: it has changed since it was verified, a moment ago: values and state that are "
-        "loaded from it are undefined here until a load succeeds",
-        input->parts[part].path);
+    return cz__fail(CZ_ERR_FORMAT,
+                    "%s: it has changed since it was verified, a moment ago: values and state that "
+                    "are loaded from it are undefined here until a load succeeds",
+                    input->parts[part].path);
 }
 
 cz_status cz__input_have_blocks(cz__input *input)

@@ -211,10 +211,10 @@ static cz_status prepare_save(request *r, const cz__index *index, cz__package **
         goto done;
     if (leaders == 0)
         status = cz__say_alike(
-            c->group, cz__fail(CZ_ERR_IO,
-                               "checkpoint save: %s is there already: does another job write to "
-                               "this folder?",
-                               cz__package_path(*package)));
+            c->group,
+            cz__fail(CZ_ERR_IO,
+                     "checkpoint save: %s is there already: does another job write to this folder?",
+                     cz__package_path(*package)));
     if (status)
         goto done;
     return CZ_OK;

@@ -422,11 +422,10 @@ static bool pass_over(cz__found *f, const char *path, const cz__generation *g)
     if (f->incomplete++ >= CZ__FEW_NOTES)
         return true;
     print_why_not(g, why, sizeof why);
-    return cz__text_print(
-        &f->passed,
-        "%s was passed over: %s. If nothing is writing it, it can be removed: the next save "
-        "does so\n",
-        path, why);
+    return cz__text_print(&f->passed,
+                          "%s was passed over: %s. If nothing is writing it, it can be removed: "
+                          "the next save does so\n",
+                          path, why);
 }
 
 static cz_status look_at(const char *path, const cz__generation *g, void *context)
@@ -472,11 +471,11 @@ static cz_status none_found(const cz__found *f, const char *folder, const cz__te
         return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%.*s", folder,
                         length(notes), cz__text_get(notes));
     if (f->seen == 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "%s: there is no checkpoint in this folder. Wanted: folders such as "
-                        "00000001-step-100 (czero's), or model.safetensors or "
-                        "model.safetensors.index.json (Hugging Face's)",
-                        folder);
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "%s: there is no checkpoint in this folder. Wanted: folders such as 00000001-step-100 "
+            "(czero's), or model.safetensors or model.safetensors.index.json (Hugging Face's)",
+            folder);
     if (f->step >= 0)
         return cz__fail(CZ_ERR_STATE, "%s: no complete generation of step %" PRId64, folder,
                         f->step);

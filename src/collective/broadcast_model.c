@@ -129,10 +129,10 @@ static cz_status broadcast(tensor_table *table, cz_group *group, const cz_model 
     CZ_TRY(
         cz__agree_for(group, object, mine, cz__mix(table->places, (uint64_t)root), &same, label));
     if (!same)
-        return cz__fail(CZ_ERR_MISMATCH,
-                        "%s: ranks gave different roots, or have other tensors in memory that they "
-                        "share",
-                        label);
+        return cz__fail(
+            CZ_ERR_MISMATCH,
+            "%s: ranks gave different roots, or have other tensors in memory that they share",
+            label);
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
         CZ_TRY(gather_type(group, model, table, dtype, label));
     return CZ_OK;

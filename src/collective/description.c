@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptions of what ranks must have alike: fields as bytes, of options, objects, models and state
- * dictionaries; compared, with the first difference between two ranks as a sentence. */
+/* Descriptions of what ranks must have alike: fields as bytes, of options, objects, models and
+ * state dictionaries; compared, with the first difference between two ranks as a sentence. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

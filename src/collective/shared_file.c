@@ -142,11 +142,11 @@ static cz_status check_host(const cz__shared_file *file)
     cz__shared_host(here);
     if (memcmp(here, file->host, sizeof here) == 0)
         return CZ_OK;
-    return cz__fail(CZ_ERR_UNSUPPORTED,
-                    "shared: this is machine '%.40s', rank 0 is on '%.40s'; make the block over a "
-                    "group of one machine's ranks (cz_group_split()), or let each rank have memory "
-                    "of its own",
-                    here, file->host);
+    return cz__fail(
+        CZ_ERR_UNSUPPORTED,
+        "shared: this is machine '%.40s', rank 0 is on '%.40s'; make the block over a group of one "
+        "machine's ranks (cz_group_split()), or let each rank have memory of its own",
+        here, file->host);
 }
 
 cz_status cz__shared_file_open(const cz__shared_file *file, size_t bytes, void **data)

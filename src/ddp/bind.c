@@ -74,11 +74,10 @@ void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *
 cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound)
 {
     if (hook->result == CZ_HOOK_WHOLE && bound && !ddp->options.all_reduce)
-        return cz__fail(
-            CZ_ERR_UNSUPPORTED,
-            "ddp: hook '%.40s' reduces whole buckets, and a sharded optimizer takes slices; see "
-            "option all_reduce",
-            hook->name);
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp: hook '%.40s' reduces whole buckets, and a sharded optimizer takes "
+                        "slices; see option all_reduce",
+                        hook->name);
     if (hook->result == CZ_HOOK_SLICE && ddp->options.all_reduce)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "ddp: hook '%.40s' reduces slices, option all_reduce wants whole buckets",

@@ -148,9 +148,8 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     cz__model_freeze(model);
     ddp->froze = true;
     if (cz__model_count_ddp(model, 1) > 0 && cz_group_size(group) > 1 && cz_group_rank(group) == 0)
-        cz__log(CZ_LOG_WARN,
-                "ddp: a sharded optimizer over the same model averages gradients, too: make it on "
-                "this ddp (option ddp), or with CZ_GRADIENTS_REDUCED");
+        cz__log(CZ_LOG_WARN, "ddp: a sharded optimizer over the same model averages gradients, "
+                             "too: make it on this ddp (option ddp), or with CZ_GRADIENTS_REDUCED");
     *out = ddp;
     return CZ_OK;
 }
@@ -173,8 +172,8 @@ static void warn_of_marks(const cz_ddp *ddp)
         cz__log(CZ_LOG_WARN,
                 "ddp destroy: gradients of earlier passes without synchronisation were not "
                 "reduced, of %" PRId64
-                " parameters, by their numbers %s%s: where the model goes on, mark them in a "
-                "pass of the new ddp that does not synchronise",
+                " parameters, by their numbers %s%s: where the model goes on, mark them in a pass "
+                "of the new ddp that does not synchronise",
                 count, list, count > 8 ? ", …" : "");
 }
 

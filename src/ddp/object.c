@@ -162,9 +162,9 @@ cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp set_weight: %s is %g, wanted 0 or more",
                         ddp ? "weight" : "ddp is NULL; weight", weight);
     if (ddp->parts)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "ddp set_weight: with option parts each part has a weight; see "
-                        "cz_parts_set_weights()");
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "ddp set_weight: with option parts each part has a weight; see cz_parts_set_weights()");
     if (cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "ddp set_weight: a pass has begun");
     ddp->weight = weight;

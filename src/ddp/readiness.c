@@ -316,10 +316,10 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
         ddp->results[p] = gradient;
         ddp->gradients[p] = used && ddp->share != 0 ? gradient : NULL;
         if (ddp->trained[p] && !gradient && !looks_at_graph(ddp))
-            (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
-                                             "ddp: parameter '%.60s' of bucket %d has no gradient "
-                                             "memory",
-                                             cz__model_name(ddp->model, p), param->bucket));
+            (void)cz__ddp_fail(
+                ddp,
+                cz__fail(CZ_ERR_STATE, "ddp: parameter '%.60s' of bucket %d has no gradient memory",
+                         cz__model_name(ddp->model, p), param->bucket));
         atomic_store(&param->left, marks_of(ddp, p));
     }
     if (looks_at_graph(ddp))
@@ -382,19 +382,21 @@ static cz_status too_many(cz_ddp *ddp, int64_t param, int left)
 {
     const cz__ddp_param *p = &ddp->params[param];
     const int uses = p->uses > 0 ? p->uses : 0;
-    return cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
-                                      "ddp: parameter '%.60s' of bucket %d was marked ready %d "
-                                      "times, it is used %d times%s",
-                                      cz__model_name(ddp->model, param), p->bucket, uses + 1 - left,
-                                      uses, ddp->options.static_graph ? " in a static graph" : ""));
+    return cz__ddp_fail(
+        ddp,
+        cz__fail(
+            CZ_ERR_STATE,
+            "ddp: parameter '%.60s' of bucket %d was marked ready %d times, it is used %d times%s",
+            cz__model_name(ddp->model, param), p->bucket, uses + 1 - left, uses,
+            ddp->options.static_graph ? " in a static graph" : ""));
 }
 
 static cz_status no_memory(const cz_ddp *ddp, int64_t param)
 {
-    return cz__fail(CZ_ERR_STATE,
-                    "ddp: parameter '%.60s' of bucket %d was marked ready and has no gradient "
-                    "memory",
-                    cz__model_name(ddp->model, param), ddp->params[param].bucket);
+    return cz__fail(
+        CZ_ERR_STATE,
+        "ddp: parameter '%.60s' of bucket %d was marked ready and has no gradient memory",
+        cz__model_name(ddp->model, param), ddp->params[param].bucket);
 }
 
 /* The gradient is complete, and so may be the bucket. */

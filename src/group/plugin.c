@@ -119,11 +119,10 @@ static cz_status look_up(void *plugin, const char *name)
     *(void **)&world = dlsym(plugin, "cz_plugin_mpi_world");
     *(void **)&finish = dlsym(plugin, "cz_plugin_mpi_finish");
     *(void **)&give_up = dlsym(plugin, "cz_plugin_mpi_give_up");
-    return world && finish && give_up ? CZ_OK
-                                      : cz__fail(CZ_ERR_UNSUPPORTED,
-                                                 "backend mpi: %s is no plugin of this "
-                                                 "version of the library",
-                                                 name);
+    return world && finish && give_up
+               ? CZ_OK
+               : cz__fail(CZ_ERR_UNSUPPORTED,
+                          "backend mpi: %s is no plugin of this version of the library", name);
 }
 
 /* The lock is held. */

@@ -65,11 +65,10 @@ static bool has_pmix_server(void)
 static cz_status check_starter(cz__starter starter, int processes)
 {
     if (starter == CZ__STARTER_SLURM)
-        return cz__fail(
-            CZ_ERR_STATE,
-            "launch: srun started this as one of %d tasks and without PMI, so MPI cannot "
-            "find the others: " HOW,
-            processes);
+        return cz__fail(CZ_ERR_STATE,
+                        "launch: srun started this as one of %d tasks and without PMI, so MPI "
+                        "cannot find the others: " HOW,
+                        processes);
     if (starter == CZ__STARTER_PMIX && !has_pmix_server())
         return cz__fail(CZ_ERR_STATE,
                         "launch: PMIX_RANK is set, as one of %d tasks of a job, but there is no "

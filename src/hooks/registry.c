@@ -113,10 +113,10 @@ cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, vo
     if (hook.release && out->size < offsetof(cz_hook, release) +
                                         sizeof hook.release) { /* nobody could release its state */
         hook.release(hook.state);
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "hook '%s' has a state to release, for which this cz_hook of %zu bytes has "
-                        "no field",
-                        e->name, out->size);
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "hook '%s' has a state to release, for which this cz_hook of %zu bytes has no field",
+            e->name, out->size);
     }
     return cz__options_write(out, &hook, sizeof hook, "cz_hook");
 }

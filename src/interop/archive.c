@@ -356,8 +356,8 @@ static cz_status check_range(const cz_archive *archive, int64_t place, const cha
                         cz__show(s->name).text, cz__show(slot).text, archive->input.path);
     if (begin < 0 || end < begin || end > s->count)
         return cz__fail(CZ_ERR_ARGUMENT,
-                        "archive read: elements [%" PRId64 ", %" PRId64 ") of '%s', which has "
-                        "%" PRId64,
+                        "archive read: elements [%" PRId64 ", %" PRId64
+                        ") of '%s', which has %" PRId64,
                         begin, end, cz__show(s->name).text, s->count);
     if (!slot && s->no_value)
         return cz__fail(CZ_ERR_ARGUMENT, "archive read: of '%s' %s has state and no value",

@@ -227,9 +227,8 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
         const int64_t place = cz__index_find(index, param);
         if (place < 0 || place >= index->param_count)
             return cz__fail(CZ_ERR_FORMAT,
-                            "%s: the optimizer has state of '%s', which is no "
-                            "parameter",
-                            b->path, cz__show(param).text);
+                            "%s: the optimizer has state of '%s', which is no parameter", b->path,
+                            cz__show(param).text);
     }
     for (int64_t p = 0; p < index->param_count; p++) {
         status = check_slots(b, index, p, &name, &expected);
@@ -241,10 +240,10 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
         for (int64_t i = 0; i < b->tensor_count; i++)
             found += cz__begins_with(b->tensors[i].entry->name, CZ__CONSOLIDATED_STATE);
     if (!status && found != expected)
-        status = cz__fail(CZ_ERR_FORMAT,
-                          "%s: %" PRId64 " tensors begin with optimizer/, the optimizer has "
-                          "%" PRId64,
-                          b->path, found, expected);
+        status =
+            cz__fail(CZ_ERR_FORMAT,
+                     "%s: %" PRId64 " tensors begin with optimizer/, the optimizer has %" PRId64,
+                     b->path, found, expected);
     return status;
 }
 
@@ -311,11 +310,11 @@ cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__in
 {
     CZ_TRY(cz__input_name(input, path));
     if (cz__unfinished_is(path)) /* it may have its whole length and header, and no elements */
-        return cz__fail(CZ_ERR_FORMAT,
-                        "%s: an export or a conversion that was killed left this, or one is under "
-                        "way: it is no checkpoint. If it was killed: start it again, which "
-                        "replaces this, or remove it",
-                        path);
+        return cz__fail(
+            CZ_ERR_FORMAT,
+            "%s: an export or a conversion that was killed left this, or one is under way: it is "
+            "no checkpoint. If it was killed: start it again, which replaces this, or remove it",
+            path);
     cz__bundle *bundle;
     CZ_TRY(cz__bundle_open(&bundle, path, here));
     input->form = &bundle_form;

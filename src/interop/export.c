@@ -86,8 +86,8 @@ static cz_status prepare_export(cz__exporting *e)
     CZ_TRY(cz_all_reduce(group, &bytes, 1, CZ_I64, CZ_SUM, CZ_LABEL("checkpoint: export")));
     if (bytes != cz__exporting_total(e))
         return cz__fail(CZ_ERR_INTERNAL,
-                        "checkpoint export: ranks would write %" PRId64 " bytes together, the "
-                        "files have %" PRId64,
+                        "checkpoint export: ranks would write %" PRId64
+                        " bytes together, the files have %" PRId64,
                         bytes, cz__exporting_total(e));
     return CZ_OK;
 }

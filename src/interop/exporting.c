@@ -243,10 +243,11 @@ static cz_status compare_head(const cz__exporting *e, const cz__layout_file *f, 
                             strerror(errno));
         part = (size_t)got;
         if (got == 0 || memcmp(e->buffer, f->head + at, part) != 0)
-            return cz__fail(CZ_ERR_FORMAT,
-                            "%s" CZ__UNFINISHED ": its header is not the one that was written: "
-                            "nothing is replaced by it",
-                            f->path);
+            return cz__fail(
+                CZ_ERR_FORMAT,
+                "%s" CZ__UNFINISHED
+                ": its header is not the one that was written: nothing is replaced by it",
+                f->path);
     }
     return CZ_OK;
 }
@@ -292,7 +293,7 @@ cz_status cz__exporting_see(cz__exporting *e)
     if (error == ENOENT)
         return cz__fail(CZ_ERR_IO,
                         "%s" CZ__UNFINISHED ": rank 0 has made it, and it is not there for this "
-                        "rank: the folder must be one that all ranks share",
+                                            "rank: the folder must be one that all ranks share",
                         path);
     CZ_TRY(status);
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM); /* nothing of others stays in memory here */
@@ -305,11 +306,11 @@ cz_status cz__exporting_see(cz__exporting *e)
                         strerror(error));
     if (got == (ssize_t)sizeof found && memcmp(found, e->token, sizeof found) == 0)
         return CZ_OK;
-    return cz__fail(CZ_ERR_IO,
-                    "%s" CZ__UNFINISHED
-                    ": it is not the file that rank 0 has made: the folder must be one that "
-                    "all ranks share",
-                    path);
+    return cz__fail(
+        CZ_ERR_IO,
+        "%s" CZ__UNFINISHED
+        ": it is not the file that rank 0 has made: the folder must be one that all ranks share",
+        path);
 }
 
 /* ---- its files ---- */

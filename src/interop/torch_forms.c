@@ -271,11 +271,9 @@ static cz_status note_others(cz__torch_contents *c)
         const cz__pickle_value *v =
             cz__pickle_get(c->file->pickle, cz__torch_root(c->file), keys[i]);
         if (v && v->kind != CZ__PICKLE_NONE && (v->kind != CZ__PICKLE_DICT || i >= 2))
-            CZ_TRY(cz__torch_note(c,
-                                  "%s: '%s' is %s, wanted the dictionary of one optimizer under "
-                                  "'optimizer': left",
-                                  cz__text_get(&c->file->where), keys[i],
-                                  cz__pickle_kind_name(v->kind)));
+            CZ_TRY(cz__torch_note(
+                c, "%s: '%s' is %s, wanted the dictionary of one optimizer under 'optimizer': left",
+                cz__text_get(&c->file->where), keys[i], cz__pickle_kind_name(v->kind)));
     }
     return CZ_OK;
 }

@@ -324,8 +324,8 @@ static cz_status compare_slot(const reading *r, const char *name, const char *sl
             0)
         return CZ_OK;
     return cz__torch_refuse(r->c,
-                            "the state '%s' of its optimizer is not of the type and shape of "
-                            "'%s': which parameter is which is not clear",
+                            "the state '%s' of its optimizer is not of the type and shape of '%s': "
+                            "which parameter is which is not clear",
                             cz__show(slot).text, cz__show(name).text);
 }
 
@@ -397,10 +397,11 @@ static cz_status refuse_names(const reading *r, int64_t here, int64_t model)
 /* Members of several groups are seldom in the model's order. */
 static cz_status refuse_groups(const reading *r)
 {
-    return cz__torch_refuse(r->c,
-                            "its optimizer has %" PRId64 " parameter groups, and the file does not "
-                            "say which of the model's parameters are in which",
-                            r->groups->count);
+    return cz__torch_refuse(
+        r->c,
+        "its optimizer has %" PRId64
+        " parameter groups, and the file does not say which of the model's parameters are in which",
+        r->groups->count);
 }
 
 static cz_status note_order(const reading *r, const char *how)

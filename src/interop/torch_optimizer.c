@@ -361,9 +361,8 @@ static cz_status put_state(reading *r, cz_state_dict *outline)
         const cz__pickle_value *entry = cz__pickle_item(r->p, r->state, i + 1);
         const int64_t place = cz__torch_place(r, number);
         if (place < 0 || entry->kind != CZ__PICKLE_DICT)
-            return cz__torch_refuse(r->c,
-                                    "its optimizer has state of something that is no parameter of "
-                                    "its groups, or is no dictionary");
+            return cz__torch_refuse(r->c, "its optimizer has state of something that is no "
+                                          "parameter of its groups, or is no dictionary");
         CZ_TRY(put_entry(r, state, place, entry));
     }
     return CZ_OK;
@@ -393,9 +392,7 @@ static cz_status note_rule(reading *r)
         return CZ_OK;
     if (r->order)
         return cz__torch_note(
-            r->c,
-            "%s: its optimizer is taken for %s, as torch's gives its keys in that "
-            "order" ASK,
+            r->c, "%s: its optimizer is taken for %s, as torch's gives its keys in that order" ASK,
             where, r->rule_name);
     if (r->rule->decoupled == CZ__TORCH_ABSENT)
         return cz__torch_note(r->c,

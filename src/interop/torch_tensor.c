@@ -68,10 +68,10 @@ static cz_status find_storage(const cz__torch *t, const storage *s, const char *
         return cz__fail(CZ_ERR_FORMAT, "%s: tensor '%s': its storage '%s' is not in the file",
                         t->path, cz__show(name).text, cz__show(s->key).text);
     if ((*entry)->unusual)
-        return cz__fail(CZ_ERR_FORMAT,
-                        "%s: tensor '%s': its storage '%s' is %s, wanted it as it is: torch writes "
-                        "it so",
-                        t->path, cz__show(name).text, cz__show(s->key).text, (*entry)->unusual);
+        return cz__fail(
+            CZ_ERR_FORMAT,
+            "%s: tensor '%s': its storage '%s' is %s, wanted it as it is: torch writes it so",
+            t->path, cz__show(name).text, cz__show(s->key).text, (*entry)->unusual);
     if ((*entry)->bytes != bytes)
         return cz__fail(CZ_ERR_FORMAT,
                         "%s: tensor '%s': its storage '%s' has %" PRIu64 " bytes, wanted %" PRIu64,

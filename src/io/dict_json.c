@@ -265,8 +265,9 @@ static cz_status get_special(reading *from, cz_state_dict *dict, const char *key
     const char *const name = text_of(json_object_get(json, CZ__DICT_JSON_TENSOR));
     double real;
     if (json_object_size(json) != 1 || (!real_text && !name))
-        return refuse(from, "has a key with a single $ that is neither {\"$real\": TEXT} nor "
-                            "{\"$tensor\": NAME}");
+        return refuse(
+            from,
+            "has a key with a single $ that is neither {\"$real\": TEXT} nor {\"$tensor\": NAME}");
     if (real_text)
         return real_of(&real, real_text)
                    ? cz_state_dict_set_real(dict, key, real)

@@ -238,10 +238,10 @@ static bool has_name(int folder, const char *name, int file)
 static cz_status refuse(int error, const char *path, const char *name)
 {
     if (error == EPERM)
-        return cz__fail(CZ_ERR_IO,
-                        "checkpoint save: %s/%s is not this user's file, though it is called so: "
-                        "remove it",
-                        path, name);
+        return cz__fail(
+            CZ_ERR_IO,
+            "checkpoint save: %s/%s is not this user's file, though it is called so: remove it",
+            path, name);
     return cz__fail(CZ_ERR_IO, "checkpoint save: %s/%s cannot be made: %s", path, name,
                     strerror(error));
 }

@@ -181,8 +181,7 @@ static cz_status check_seal(const char *path, const char *bytes, size_t count)
         memcmp(bytes + count - (sizeof AFTER - 1), AFTER, sizeof AFTER - 1) != 0)
         return cz__fail(
             CZ_ERR_FORMAT,
-            "%s: it does not end with a checksum, but after %zu bytes: it is damaged or "
-            "cut off",
+            "%s: it does not end with a checksum, but after %zu bytes: it is damaged or cut off",
             path, count);
     memcpy(digits, tail + sizeof BEFORE - 1, DIGITS);
     if (!cz__checksum_scan(digits, &stored) ||

@@ -339,10 +339,9 @@ static cz_status run_one(machine *m, unsigned opcode)
         return opcodes[opcode].run(m, opcodes[opcode].argument);
     if (!opcodes[opcode].name)
         return cz__pickle_fail(m, "the byte 0x%02x, which is no opcode", opcode);
-    return cz__pickle_fail(m,
-                           "the opcode %s, which is none of a state dictionary: refused, nothing "
-                           "was executed",
-                           opcodes[opcode].name);
+    return cz__pickle_fail(
+        m, "the opcode %s, which is none of a state dictionary: refused, nothing was executed",
+        opcodes[opcode].name);
 }
 
 static cz_status run(machine *m)

@@ -36,9 +36,10 @@ void cz__safetensors_destroy(cz__safetensors **header)
 
 static cz_status check_written(const cz__safetensors *header)
 {
-    return header->was_read ? cz__fail(CZ_ERR_STATE, "safetensors: a header that was read from a "
-                                                     "file is not added to")
-                            : CZ_OK;
+    return header->was_read
+               ? cz__fail(CZ_ERR_STATE,
+                          "safetensors: a header that was read from a file is not added to")
+               : CZ_OK;
 }
 
 static cz_status check_name(const cz__safetensors *header, const char *name)

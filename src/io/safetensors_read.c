@@ -69,8 +69,8 @@ static cz_status read_length(uint64_t *length, const char *path, const unsigned 
 {
     if (count < 8)
         return cz__fail(CZ_ERR_FORMAT,
-                        "%s: no safetensors file: %" PRIu64 " bytes, its first 8 are the length of "
-                        "its header",
+                        "%s: no safetensors file: %" PRIu64
+                        " bytes, its first 8 are the length of its header",
                         path, count);
     *length = 0;
     for (int i = 0; i < 8; i++)
@@ -85,8 +85,8 @@ static cz_status read_length(uint64_t *length, const char *path, const unsigned 
                         path, *length, CZ__SAFETENSORS_HEADER_MAX);
     if (*length > file_bytes - 8)
         return cz__fail(CZ_ERR_FORMAT,
-                        "%s: the file ends in its header: it has %" PRIu64 " bytes, the header "
-                        "alone has %" PRIu64 " behind the first 8",
+                        "%s: the file ends in its header: it has %" PRIu64
+                        " bytes, the header alone has %" PRIu64 " behind the first 8",
                         path, file_bytes, *length);
     return CZ_OK;
 }

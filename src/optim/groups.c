@@ -397,9 +397,8 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
             "optim: hyper-parameter name '%.70s' of %zu characters, allowed are 1 to %zu", name,
             length, sizeof extras->name - 1);
     if (strcmp(name, "params") == 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "optim: 'params' is no name for a hyper-parameter: it is that of a group's "
-                        "members in a state dictionary");
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: 'params' is no name for a hyper-parameter: it is "
+                                         "that of a group's members in a state dictionary");
     CZ_TRY(check_finite(name, value));
     int place = 0;
     while (place < *count && strcmp(extras[place].name, name) != 0)

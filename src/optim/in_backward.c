@@ -38,14 +38,13 @@ static cz_status check_optims(cz_optim *const *optims, int64_t count)
         if (!optims[k])
             return cz__fail(CZ_ERR_ARGUMENT, "in backward: optimizer %" PRId64 " is NULL", k);
         if (cz__optim_model(optims[k]) != cz__optim_model(optims[0]))
-            return cz__fail(CZ_ERR_ARGUMENT,
-                            "in backward: optimizer %" PRId64 " is over another model than the "
-                            "first",
-                            k);
+            return cz__fail(
+                CZ_ERR_ARGUMENT,
+                "in backward: optimizer %" PRId64 " is over another model than the first", k);
         if (cz__optim_is_part(optims[k]))
             return cz__fail(CZ_ERR_STATE,
-                            "in backward: optimizer %" PRId64 " is part of a sharded one, which "
-                            "has CZ_OVERLAP_INTERLEAVED for this",
+                            "in backward: optimizer %" PRId64
+                            " is part of a sharded one, which has CZ_OVERLAP_INTERLEAVED for this",
                             k);
         for (int64_t j = 0; j < k; j++)
             if (optims[j] == optims[k])

@@ -35,12 +35,11 @@ static cz_status check_param(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_UNSUPPORTED, "optim: parameter '%s' is sparse, %s takes dense ones",
                         name, optim->rule->name);
     if (value->dtype != optim->dtype)
-        return cz__fail(
-            CZ_ERR_ARGUMENT,
-            "optim: parameter '%s' is %s, '%s' is %s: an optimizer has parameters of one "
-            "type; make one for each, with groups of its own",
-            name, cz_dtype_name(value->dtype), cz__model_name(optim->model, optim->first),
-            cz_dtype_name(optim->dtype));
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "optim: parameter '%s' is %s, '%s' is %s: an optimizer has parameters of "
+                        "one type; make one for each, with groups of its own",
+                        name, cz_dtype_name(value->dtype),
+                        cz__model_name(optim->model, optim->first), cz_dtype_name(optim->dtype));
     if (!cz__device_same_type(cz__device_of(value), optim->device))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz__model_name(optim->model, optim->first),
@@ -239,8 +238,9 @@ static cz_status check_unshared(const cz_optim *optim)
         if (bytes > 0 && cz__optim_group_of(optim, p) >= 0 &&
             cz__shared_find(value->data, bytes).ranks > 1)
             return cz__fail(CZ_ERR_UNSUPPORTED,
-                            "optim: parameter %" PRId64 " '%.60s' is in memory that ranks share; a "
-                            "sharded optimizer (cz_zero_create()) writes it once",
+                            "optim: parameter %" PRId64
+                            " '%.60s' is in memory that ranks share; a sharded optimizer "
+                            "(cz_zero_create()) writes it once",
                             p, cz__model_name(optim->model, p));
     }
     return CZ_OK;

@@ -318,13 +318,12 @@ static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
         cz_span span;
         if (optim->group_of[p] >= 0 && cz_shard_map_locate(map, p, 0, &span) &&
             span.end < cz__shard_map_count(map, p))
-            return cz__fail(
-                CZ_ERR_ARGUMENT,
-                "optim: rule %s updates whole tensors, and the shard map cuts parameter "
-                "'%.60s' at element %" PRId64 " of %" PRId64
-                "; partition greedily or with given owners",
-                optim->rule->name, cz__model_name(optim->model, p), span.end,
-                cz__shard_map_count(map, p));
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "optim: rule %s updates whole tensors, and the shard map cuts "
+                            "parameter '%.60s' at element %" PRId64 " of %" PRId64
+                            "; partition greedily or with given owners",
+                            optim->rule->name, cz__model_name(optim->model, p), span.end,
+                            cz__shard_map_count(map, p));
     }
     return CZ_OK;
 }

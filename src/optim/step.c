@@ -154,12 +154,12 @@ static cz_status begin_rule(cz_optim *optim)
 
 cz_status cz__step_without_gradients(const char *part, int64_t params)
 {
-    return cz__fail(CZ_ERR_STATE,
-                    "%s step: none of %" PRId64
-                    " trainable parameters has a gradient, so nothing would be trained; say where "
-                    "gradients are (cz_model_set_gradient(), or option gradients), or set option "
-                    "allow_no_gradients",
-                    part, params);
+    return cz__fail(
+        CZ_ERR_STATE,
+        "%s step: none of %" PRId64
+        " trainable parameters has a gradient, so nothing would be trained; say where gradients "
+        "are (cz_model_set_gradient(), or option gradients), or set option allow_no_gradients",
+        part, params);
 }
 
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,

@@ -78,18 +78,17 @@ static cz_status check_parts(const cz_parts *parts)
     CZ_TRY(cz__group_check_model(parts->group, parts->model, "parts"));
     if (parts->leaves.count < world)
         return cz__fail(CZ_ERR_ARGUMENT,
-                        "parts: option count is %d, wanted at least %d, one for "
-                        "each rank",
+                        "parts: option count is %d, wanted at least %d, one for each rank",
                         parts->leaves.count, world);
     for (int64_t p = 0; p < parts->param_count; p++)
         if (cz__model_requires_grad(parts->model, p))
             CZ_TRY(check_type(parts, p));
     const size_t least = 64 * (size_t)cz__leaves_most_terms(&parts->leaves);
     if (parts->group->segment_bytes < least)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "parts: option segment_bytes of the group is %zu, wanted at least %zu for "
-                        "%d parts",
-                        parts->group->segment_bytes, least, parts->leaves.count);
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "parts: option segment_bytes of the group is %zu, wanted at least %zu for %d parts",
+            parts->group->segment_bytes, least, parts->leaves.count);
     return CZ_OK;
 }
 
@@ -109,8 +108,8 @@ static cz_status have_kept(cz_parts *parts, int level, int64_t p)
     if (status) {
         parts->kept[level][p] = NULL;
         return cz__fail(status,
-                        "parts: no memory for %zu bytes of a partial sum of parameter "
-                        "%" PRId64 " '%.60s'",
+                        "parts: no memory for %zu bytes of a partial sum of parameter %" PRId64
+                        " '%.60s'",
                         bytes, p, cz__model_name(parts->model, p));
     }
     parts->kept_bytes += bytes;
@@ -391,9 +390,8 @@ static cz_status check_weights(const cz_parts *parts, const double *weights)
     if (parts->held)
         return cz__fail(CZ_ERR_STATE, "parts set_weights: a pass of a ddp is under way");
     if (weights && cz__model_count_parts(parts->model, 0) > 1)
-        return cz__fail(CZ_ERR_STATE,
-                        "parts set_weights: there are other parts over the same model, whose "
-                        "gradients these would weigh, too");
+        return cz__fail(CZ_ERR_STATE, "parts set_weights: there are other parts over the same "
+                                      "model, whose gradients these would weigh, too");
     if (parts->added > 0)
         return cz__fail(CZ_ERR_STATE,
                         "parts set_weights: %d of %d parts of the step were added already",
@@ -403,8 +401,7 @@ static cz_status check_weights(const cz_parts *parts, const double *weights)
     for (int i = 0; i < parts->own_count; i++)
         if (!(weights[i] >= 0) || !isfinite(weights[i]))
             return cz__fail(CZ_ERR_ARGUMENT,
-                            "parts set_weights: that of part %d is %g, wanted 0 "
-                            "or more",
+                            "parts set_weights: that of part %d is %g, wanted 0 or more",
                             cz_parts_own(parts, i), weights[i]);
     return CZ_OK;
 }
@@ -611,10 +608,11 @@ cz_status cz__parts_check_last(const cz_parts *parts, int64_t p, const void *gra
         if (memcmp(print, parts->prints + 2 * p, sizeof print) != 0)
             what = "was changed";
     }
-    return what ? cz__fail(CZ_ERR_STATE,
-                           "zero step: the gradient of parameter %" PRId64 " '%.60s' %s since the "
-                           "last part was added; it stays as it is until the step",
-                           p, cz__model_name(parts->model, p), what)
+    return what ? cz__fail(
+                      CZ_ERR_STATE,
+                      "zero step: the gradient of parameter %" PRId64
+                      " '%.60s' %s since the last part was added; it stays as it is until the step",
+                      p, cz__model_name(parts->model, p), what)
                 : CZ_OK;
 }
 
@@ -705,11 +703,11 @@ cz_status cz_parts_add(cz_parts *parts)
 
 cz_status cz__parts_are_whole(const cz_parts *parts, const char *part)
 {
-    return parts->broken ? cz__fail(CZ_ERR_STATE,
-                                    "%s: a part could not be added; cz_parts_restart() begins the "
-                                    "step again",
-                                    part)
-                         : CZ_OK;
+    return parts->broken
+               ? cz__fail(CZ_ERR_STATE,
+                          "%s: a part could not be added; cz_parts_restart() begins the step again",
+                          part)
+               : CZ_OK;
 }
 
 cz_status cz__parts_are_all(const cz_parts *parts, const char *part)

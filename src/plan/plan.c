@@ -129,10 +129,10 @@ static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
     const cz_dtype dtype = (cz_dtype)d->shapes->dtypes[tensor];
     if (dtype == d->plan->dtype)
         return CZ_OK;
-    return cz__fail(CZ_ERR_ARGUMENT,
-                    "plan: parameter '%s' is %s, the first one %s: an optimizer takes parameters "
-                    "of one type",
-                    d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
+    return cz__fail(
+        CZ_ERR_ARGUMENT,
+        "plan: parameter '%s' is %s, the first one %s: an optimizer takes parameters of one type",
+        d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
 }
 
 static cz_status fill_plan(cz__plan_draft *d)
@@ -158,8 +158,7 @@ static cz_status fill_plan(cz__plan_draft *d)
     plan->element_size = cz_dtype_size(plan->dtype);
     if (plan->options.parts > 0 && plan->dtype != CZ_F32 && plan->dtype != CZ_F64)
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "plan: option parts: parameters are %s, wanted f32 or "
-                        "f64",
+                        "plan: option parts: parameters are %s, wanted f32 or f64",
                         cz_dtype_name(plan->dtype));
     return CZ_OK;
 }

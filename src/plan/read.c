@@ -278,11 +278,10 @@ cz_status cz_shapes_read(cz_shapes **out, const char *path)
     CZ_TRY(cz_shapes_create(out));
     cz_status status = read_path(*out, path);
     if (!status && (*out)->count == 0)
-        status =
-            cz__fail(CZ_ERR_ARGUMENT,
-                     "%s: there is no tensor in it. Wanted: lines such as 'w1 f32 768 3072', a "
-                     "safetensors file, a file of torch, or a checkpoint",
-                     path);
+        status = cz__fail(CZ_ERR_ARGUMENT,
+                          "%s: there is no tensor in it. Wanted: lines such as 'w1 f32 768 3072', "
+                          "a safetensors file, a file of torch, or a checkpoint",
+                          path);
     if (status != CZ_OK)
         cz_shapes_destroy(out);
     return status;

@@ -24,10 +24,10 @@ static const cz_slot_spec slots[] = {
 static cz_status check_hypers(const double *h)
 {
     if (!(h[ETA_MINUS] > 0 && h[ETA_MINUS] < 1 && h[ETA_PLUS] > 1))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "rprop: eta_minus is %g and eta_plus %g, allowed are 0 < eta_minus < 1 < "
-                        "eta_plus",
-                        h[ETA_MINUS], h[ETA_PLUS]);
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "rprop: eta_minus is %g and eta_plus %g, allowed are 0 < eta_minus < 1 < eta_plus",
+            h[ETA_MINUS], h[ETA_PLUS]);
     return CZ_OK;
 }
 

@@ -135,11 +135,10 @@ cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtyp
         const float narrow = (float)values[i];
         const char *name = cz__rule_hyper(rule, i).name;
         if (isfinite(values[i]) && isinf(narrow))
-            return cz__fail(
-                CZ_ERR_ARGUMENT,
-                "%s: %s is %g, which is infinite in %s, the type of the parameters; the "
-                "largest allowed is %.9g",
-                rule->name, name, values[i], cz_dtype_name(dtype), (double)FLT_MAX);
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "%s: %s is %g, which is infinite in %s, the type of the parameters; "
+                            "the largest allowed is %.9g",
+                            rule->name, name, values[i], cz_dtype_name(dtype), (double)FLT_MAX);
         if (values[i] != 0 && narrow == 0 && strcmp(name, "eps") == 0)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "%s: %s is %g, which is 0 in %s, the type of the parameters, and gives "
@@ -237,10 +236,10 @@ static cz_status check_slot(const cz_rule *rule, int i)
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: slot 'step' is the step count, a scalar",
                         rule->name);
     if (slot.initial_hyper && !cz__rule_has_hyper(rule, slot.initial_hyper))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "rule %s: slot '%s' starts with hyper-parameter '%s', it has none of that "
-                        "name",
-                        rule->name, slot.name, slot.initial_hyper);
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "rule %s: slot '%s' starts with hyper-parameter '%s', it has none of that name",
+            rule->name, slot.name, slot.initial_hyper);
     for (int k = 0; k < i; k++)
         if (strcmp(cz__rule_slot(rule, k).name, slot.name) == 0)
             return cz__fail(CZ_ERR_ARGUMENT, "rule %s: it has two slots '%s'", rule->name,
@@ -270,10 +269,10 @@ static cz_status check_passes(const cz_rule *rule)
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: it has %d partial sums and %s is NULL",
                         rule->name, rule->sum_count, rule->find_sums ? "combine" : "find_sums");
     if (rule->sum_count > 0 && rule->update_tensor)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "rule %s: it has both partial sums and update_tensor, which sees whole "
-                        "tensors",
-                        rule->name);
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "rule %s: it has both partial sums and update_tensor, which sees whole tensors",
+            rule->name);
     return CZ_OK;
 }
 

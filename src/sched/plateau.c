@@ -24,10 +24,10 @@ static cz_status check_agree(const cz_sched *sched)
 {
     const plateau_sched *s = (const void *)sched;
     if (s->agree != CZ_AVERAGE && s->agree != CZ_MIN && s->agree != CZ_MAX)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "plateau scheduler: agree is reduction %d, wanted CZ_AVERAGE, CZ_MIN or "
-                        "CZ_MAX",
-                        (int)s->agree);
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "plateau scheduler: agree is reduction %d, wanted CZ_AVERAGE, CZ_MIN or CZ_MAX",
+            (int)s->agree);
     return cz__sched_check(sched, !isnan(s->best), "best", s->best, "a number");
 }
 

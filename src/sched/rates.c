@@ -200,10 +200,9 @@ cz_status cz__sched_settle(cz_sched *sched, int64_t group_count)
         sched->momentum_name = "momentum";
     else if (cz__sched_has(sched->optim, 0, "beta1"))
         sched->momentum_name = "beta1";
-    return sched->momentum_name
-               ? CZ_OK
-               : cz__fail(CZ_ERR_ARGUMENT,
-                          "%s scheduler: it is to change momentum, and the rule has neither "
-                          "'momentum' nor 'beta1'",
-                          sched->kind->name);
+    return sched->momentum_name ? CZ_OK
+                                : cz__fail(CZ_ERR_ARGUMENT,
+                                           "%s scheduler: it is to change momentum, and the rule "
+                                           "has neither 'momentum' nor 'beta1'",
+                                           sched->kind->name);
 }

@@ -63,11 +63,10 @@ static cz_status check_tensor(const char *name, const cz_tensor *tensor)
 {
     const int64_t count = cz_tensor_count(tensor);
     if (count < 0)
-        return cz__fail(
-            CZ_ERR_ARGUMENT,
-            "model: \"%s\" has a bad shape (%d dimensions): one below 0, more than %d of "
-            "them, or too many elements",
-            name, tensor->dimensions, CZ_MAX_DIMENSIONS);
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "model: \"%s\" has a bad shape (%d dimensions): one below 0, more than %d "
+                        "of them, or too many elements",
+                        name, tensor->dimensions, CZ_MAX_DIMENSIONS);
     const size_t size = cz_dtype_size(tensor->dtype);
     if (size == 0)
         return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has type %d, which does not exist", name,

@@ -108,10 +108,10 @@ static cz_status check_all_in_groups(const cz_zero *zero)
 {
     for (int64_t p = 0; p < zero->param_count; p++)
         if (cz__model_requires_grad(zero->model, p) && cz__optim_group_of(zero->optim, p) < 0)
-            return cz__fail(CZ_ERR_ARGUMENT,
-                            "zero: with option ddp all trainable parameters are in groups, '%.60s' "
-                            "is in none",
-                            cz__model_name(zero->model, p));
+            return cz__fail(
+                CZ_ERR_ARGUMENT,
+                "zero: with option ddp all trainable parameters are in groups, '%.60s' is in none",
+                cz__model_name(zero->model, p));
     return CZ_OK;
 }
 

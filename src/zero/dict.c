@@ -218,9 +218,10 @@ static cz_status name_difference(const cz_zero *zero, const cz_state_dict *dict)
     const cz_status status =
         cz__agree_on(zero->group, "zero load_state_dict", describe_dict, dict, CZ_OK, &room);
     cz__description_clear(&room);
-    return status != CZ_OK ? status
-                           : cz__fail(CZ_ERR_MISMATCH, "zero load_state_dict: ranks were given "
-                                                       "different dictionaries");
+    return status != CZ_OK
+               ? status
+               : cz__fail(CZ_ERR_MISMATCH,
+                          "zero load_state_dict: ranks were given different dictionaries");
 }
 
 cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)

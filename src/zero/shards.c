@@ -132,11 +132,11 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0 to 4",
                         (int)partition);
     if (partition >= CZ_PARTITION_BUCKETS && !zero->ddp)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: option partition is %s, which needs option ddp, whose buckets it "
-                        "deals out",
-                        partition == CZ_PARTITION_BUCKETS ? "CZ_PARTITION_BUCKETS"
-                                                          : "CZ_PARTITION_BUCKET_PIECES");
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "zero: option partition is %s, which needs option ddp, whose buckets it deals out",
+            partition == CZ_PARTITION_BUCKETS ? "CZ_PARTITION_BUCKETS"
+                                              : "CZ_PARTITION_BUCKET_PIECES");
     if (!given && owners)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: owners are given, but option partition is not CZ_PARTITION_GIVEN");

@@ -36,10 +36,11 @@ static cz_status check_ranks(const cz_zero *zero, int64_t param)
     const int ranks = place_of(zero, param).ranks, size = cz_group_size(zero->group);
     if (ranks == size)
         return CZ_OK;
-    return cz__fail(CZ_ERR_ARGUMENT,
-                    "zero: the value of parameter %" PRId64 " '%.60s' is in memory that %d ranks "
-                    "share, the group has %d; wanted the same ranks",
-                    param, cz__model_name(zero->model, param), ranks, size);
+    return cz__fail(
+        CZ_ERR_ARGUMENT,
+        "zero: the value of parameter %" PRId64
+        " '%.60s' is in memory that %d ranks share, the group has %d; wanted the same ranks",
+        param, cz__model_name(zero->model, param), ranks, size);
 }
 
 cz_status cz__zero_find_shared(cz_zero *zero)
@@ -57,8 +58,9 @@ cz_status cz__zero_find_shared(cz_zero *zero)
     if (shared < 0 || own < 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_ARGUMENT,
-                    "zero: the value of parameter %" PRId64 " '%.60s' is in memory that ranks "
-                    "share, that of parameter %" PRId64 " '%.60s' is not; wanted all or none",
+                    "zero: the value of parameter %" PRId64
+                    " '%.60s' is in memory that ranks share, that of parameter %" PRId64
+                    " '%.60s' is not; wanted all or none",
                     shared, cz__model_name(zero->model, shared), own,
                     cz__model_name(zero->model, own));
 }

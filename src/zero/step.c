@@ -76,9 +76,8 @@ static cz_status check_parts(const cz_zero *zero, const cz_step_options *options
     if (!zero->parts)
         return CZ_OK;
     if (options && options->gradients)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero step: with parts the gradients are those that were added; option "
-                        "gradients has to be NULL");
+        return cz__fail(CZ_ERR_ARGUMENT, "zero step: with parts the gradients are those that were "
+                                         "added; option gradients has to be NULL");
     if (zero->shadows)
         cz__parts_skip(zero->parts);
     return cz__parts_are_all(zero->parts, "zero step");
@@ -129,8 +128,9 @@ static cz_status share_reduced_presence(cz_zero *zero)
     for (int64_t p = 0; p < zero->param_count; p++) {
         if (cz__zero_is_trained(zero, p) && with[p] && without[p])
             return cz__fail(CZ_ERR_STATE,
-                            "zero: parameter %" PRId64 " '%.60s' has a gradient on some of its "
-                            "owners only; with CZ_GRADIENTS_REDUCED it is all or none",
+                            "zero: parameter %" PRId64
+                            " '%.60s' has a gradient on some of its owners only; with "
+                            "CZ_GRADIENTS_REDUCED it is all or none",
                             p, cz__model_name(zero->model, p));
         zero->present[p] = with[p];
     }
@@ -242,9 +242,8 @@ static cz_status take_step_of_pass(const cz_zero *zero, const cz_step_options *o
                                    const cz_step_result *result, cz__step_outcome *outcome)
 {
     if (options)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero step: with option overlap the pass has made the step; "
-                        "see cz_zero_set_step_options()");
+        return cz__fail(CZ_ERR_ARGUMENT, "zero step: with option overlap the pass has made the "
+                                         "step; see cz_zero_set_step_options()");
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     if (!cz__ddp_reduced(zero->ddp) || !zero->stepped)
@@ -389,19 +388,18 @@ cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options
     cz_step_options ours = {0};
     CZ_TRY(check_change(zero, "set_step_options"));
     if (!zero->overlap)
-        return cz__fail(CZ_ERR_STATE,
-                        "zero set_step_options: without option overlap a step is given "
-                        "its options");
+        return cz__fail(
+            CZ_ERR_STATE,
+            "zero set_step_options: without option overlap a step is given its options");
     CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "zero set_step_options"));
     if (ours.closure || ours.gradients || ours.gradient_count)
         return cz__fail(CZ_ERR_ARGUMENT, "zero set_step_options: a step inside a pass has no %s",
                         ours.closure ? "closure" : "other gradients");
     if (zero->overlap == CZ_OVERLAP_INTERLEAVED &&
         (ours.max_norm > 0 || ours.skip_nonfinite || ours.norm))
-        return cz__fail(
-            CZ_ERR_UNSUPPORTED,
-            "zero set_step_options: max_norm, skip_nonfinite and norm need all gradients "
-            "before the first update; CZ_OVERLAP_STEP can do that");
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "zero set_step_options: max_norm, skip_nonfinite and norm need all "
+                        "gradients before the first update; CZ_OVERLAP_STEP can do that");
     zero->step_options = ours;
     zero->step_options.size = options ? sizeof ours : 0;
     return CZ_OK;
