@@ -36,10 +36,10 @@ typedef struct convert_options {
     bool state; /* of the optimizer, in a folder of hf */
 } convert_options;
 
-typedef struct request {
+typedef struct convert_request {
     convert_options options;
     conversion conversion;
-} request;
+} convert_request;
 
 /* ---- the command line ---- */
 
@@ -69,7 +69,7 @@ static convert_format guess(const conversion *c)
                                                                            : FORMAT_NONE;
 }
 
-static void check_arguments(request *r, const struct argp_state *state)
+static void check_arguments(convert_request *r, const struct argp_state *state)
 {
     conversion *c = &r->conversion;
     if (!r->options.to)
@@ -101,7 +101,7 @@ static void check_arguments(request *r, const struct argp_state *state)
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    request *r = state->input;
+    convert_request *r = state->input;
     conversion *c = &r->conversion;
     switch (key) {
     case OPTION_RANKS:
@@ -223,7 +223,7 @@ static cz_status settle_rule(const conversion *c, const char *rule)
                    cz__show(says).text);
 }
 
-static cz_status open_source(request *r)
+static cz_status open_source(convert_request *r)
 {
     conversion *c = &r->conversion;
     const convert_options *o = &r->options;
@@ -253,7 +253,7 @@ static cz_status verify(conversion *c)
     return status;
 }
 
-static cz_status convert(request *r)
+static cz_status convert(convert_request *r)
 {
     conversion *c = &r->conversion;
     if (c->format == FORMAT_SHARDED && c->ranks == 0)
@@ -267,7 +267,7 @@ static cz_status convert(request *r)
 
 /* ---- afterwards ---- */
 
-static bool say(const request *r)
+static bool say(const convert_request *r)
 {
     const conversion *c = &r->conversion;
     const char *made = cz__text_get(&c->made);
@@ -291,7 +291,7 @@ static bool say(const request *r)
 int tool_convert(int argc, char **argv)
 {
     source from = {0};
-    request r = {.options = {.step = -1}, .conversion = {.from = &from}};
+    convert_request r = {.options = {.step = -1}, .conversion = {.from = &from}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
     cz_status status = open_source(&r);
     if (!status) {

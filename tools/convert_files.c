@@ -28,18 +28,18 @@ typedef struct goal {
     uint64_t offset;
 } goal;
 
-typedef struct writing {
+typedef struct file_writing {
     conversion *c;
     cz__exporting e;
     goal *goals; /* owned */
     int64_t count, capacity;
     char *block; /* owned */
     cz__text name;
-} writing;
+} file_writing;
 
 /* ---- what goes where ---- */
 
-static cz_status append(writing *w, goal next)
+static cz_status append(file_writing *w, goal next)
 {
     goal *goals = cz__grow(w->goals, w->count, &w->capacity, sizeof *goals);
     if (!goals)
@@ -49,7 +49,7 @@ static cz_status append(writing *w, goal next)
     return CZ_OK;
 }
 
-static cz_status add_tensor(writing *w, int64_t stored, const char *slot)
+static cz_status add_tensor(file_writing *w, int64_t stored, const char *slot)
 {
     const cz__index *index = &w->c->input->index;
     goal next = {.stored = stored, .slot = slot, .bytes = source_value_bytes(w->c->from, stored)};
@@ -58,7 +58,7 @@ static cz_status add_tensor(writing *w, int64_t stored, const char *slot)
     return append(w, next);
 }
 
-static cz_status add_tensors(writing *w)
+static cz_status add_tensors(file_writing *w)
 {
     const char *slot;
     cz_dtype dtype;
@@ -73,7 +73,7 @@ static cz_status add_tensors(writing *w)
     return CZ_OK;
 }
 
-static cz_status add_rest(writing *w)
+static cz_status add_rest(file_writing *w)
 {
     const cz__layout *layout = &w->e.layout;
     for (int f = 0; f < layout->count; f++)
@@ -110,7 +110,7 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
                  : CZ_OK;
 }
 
-static cz_status copy_tensor(writing *w, int file, const char *path, const goal *g)
+static cz_status copy_tensor(file_writing *w, int file, const char *path, const goal *g)
 {
     const int64_t size = (int64_t)cz__type_unit(w->c->input->index.stored[g->stored].dtype);
     const int64_t count = (int64_t)g->bytes / size;
@@ -124,7 +124,8 @@ static cz_status copy_tensor(writing *w, int file, const char *path, const goal 
     return CZ_OK;
 }
 
-static cz_status fill_file(writing *w, int file, const char *path, const goal *goals, int64_t count)
+static cz_status fill_file(file_writing *w, int file, const char *path, const goal *goals,
+                           int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         CZ_TRY(goals[i].stored >= 0
@@ -136,7 +137,7 @@ static cz_status fill_file(writing *w, int file, const char *path, const goal *g
                          strerror(errno));
 }
 
-static cz_status write_file(writing *w, const goal *goals, int64_t count)
+static cz_status write_file(file_writing *w, const goal *goals, int64_t count)
 {
     const char *path = w->e.layout.files[goals[0].file].path;
     int file, error;
@@ -149,7 +150,7 @@ static cz_status write_file(writing *w, const goal *goals, int64_t count)
     return status;
 }
 
-static cz_status write_all(writing *w)
+static cz_status write_all(file_writing *w)
 {
     CZ_TRY(cz__exporting_make(&w->e));
     for (int64_t i = 0, next; i < w->count; i = next) {
@@ -162,7 +163,7 @@ static cz_status write_all(writing *w)
 
 /* ---- together ---- */
 
-static cz_status prepare(writing *w)
+static cz_status prepare(file_writing *w)
 {
     conversion *c = w->c;
     CZ_TRY(cz__layout_create(&w->e.layout, &c->input->index,
@@ -181,7 +182,7 @@ static cz_status prepare(writing *w)
     return CZ_OK;
 }
 
-static cz_status write_or_discard(writing *w)
+static cz_status write_or_discard(file_writing *w)
 {
     CZ_TRY(prepare(w));
     const cz_status status = write_all(w);
@@ -204,7 +205,7 @@ static void count_lost(conversion *c)
 }
 
 /* Everything that can fail; *common is the caller's to destroy. */
-static cz_status write_files(writing *w, cz_state_dict **common)
+static cz_status write_files(file_writing *w, cz_state_dict **common)
 {
     conversion *c = w->c;
     if (!w->e.path)
@@ -226,7 +227,7 @@ static cz_status write_files(writing *w, cz_state_dict **common)
 cz_status convert_to_files(conversion *c)
 {
     cz_state_dict *common = NULL;
-    writing w = {.c = c, .e = {.options = CZ_EXPORT_OPTIONS_INIT}};
+    file_writing w = {.c = c, .e = {.options = CZ_EXPORT_OPTIONS_INIT}};
     w.e.options.max_file_bytes = c->max_file_bytes;
     w.e.options.parameters_only = c->parameters_only || c->from->info.foreign;
     w.e.options.step = c->input->index.step < 0 ? 0 : c->input->index.step;

@@ -18,14 +18,14 @@
 
 /* ---- the map ---- */
 
-typedef struct draft {
+typedef struct map_draft {
     int64_t *counts, *order, *begins; /* owned */
     uint8_t *grouped;                 /* owned: is it the optimizer's? */
     int64_t ranges;
     size_t element_size;
-} draft;
+} map_draft;
 
-static void draft_clear(draft *d)
+static void draft_clear(map_draft *d)
 {
     cz__free(d->counts);
     cz__free(d->order);
@@ -34,7 +34,7 @@ static void draft_clear(draft *d)
 }
 
 /* The old one in other pieces. False: it is none of even cuts. */
-static bool follow(draft *d, const cz__index *from)
+static bool follow(map_draft *d, const cz__index *from)
 {
     if (!from->map || !cz__shard_map_even(from->map, &d->element_size, &d->ranges, NULL, 0))
         return false;
@@ -48,7 +48,7 @@ static bool follow(draft *d, const cz__index *from)
     return true;
 }
 
-static void mark_members(draft *d, const cz__index *from, const cz_state_dict *group)
+static void mark_members(map_draft *d, const cz__index *from, const cz_state_dict *group)
 {
     const char *const *names;
     int64_t count;
@@ -61,7 +61,7 @@ static void mark_members(draft *d, const cz__index *from, const cz_state_dict *g
     }
 }
 
-static void mark_groups(draft *d, const cz__index *from)
+static void mark_groups(map_draft *d, const cz__index *from)
 {
     const cz_state_dict *groups, *group;
     if (cz_state_dict_kind(from->optimizer, "param_groups") != CZ_STATE_DICT ||
@@ -77,7 +77,7 @@ static void mark_groups(draft *d, const cz__index *from)
 
 /* The optimizer's parameters, the last one first, and then the others, in a range of their own;
  * without an optimizer all in order. */
-static void lay_out(draft *d, const cz__index *from)
+static void lay_out(map_draft *d, const cz__index *from)
 {
     int64_t count = 0;
     const int64_t params = from->param_count;
@@ -99,10 +99,10 @@ static void lay_out(draft *d, const cz__index *from)
 static cz_status make_map(cz__index *index, const cz__index *from)
 {
     const size_t params = (size_t)from->param_count;
-    draft d = {.counts = cz__calloc(params, sizeof *d.counts),
-               .order = cz__calloc(params, sizeof *d.order),
-               .begins = cz__calloc(2, sizeof *d.begins),
-               .grouped = cz__calloc(params, 1)};
+    map_draft d = {.counts = cz__calloc(params, sizeof *d.counts),
+                   .order = cz__calloc(params, sizeof *d.order),
+                   .begins = cz__calloc(2, sizeof *d.begins),
+                   .grouped = cz__calloc(params, 1)};
     cz_status status = CZ_ERR_MEMORY;
     if (!d.counts || !d.order || !d.begins || !d.grouped) {
         (void)cz_fail(status, "convert: tables of %zu parameters", params);

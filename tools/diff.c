@@ -27,10 +27,10 @@ typedef struct diff_options {
     const char *of_checkpoints; /* an option that is for them alone; NULL: none */
 } diff_options;
 
-typedef struct request {
+typedef struct diff_request {
     diff_options options;
     comparison comparison;
-} request;
+} diff_request;
 
 #define TWO_CHECKPOINTS "two checkpoints are wanted, A and B, or the folders of two runs"
 
@@ -45,7 +45,7 @@ static void take_step(const struct argp_state *state, diff_options *o, const cha
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    request *r = state->input;
+    diff_request *r = state->input;
     comparison *c = &r->comparison;
     switch (key) {
     case OPTION_ULPS:
@@ -192,7 +192,7 @@ static cz_status choose_steps(const diff_options *o, int64_t step[2])
     return CZ_OK;
 }
 
-static cz_status compare_sources(request *r, source *a, source *b)
+static cz_status compare_sources(diff_request *r, source *a, source *b)
 {
     comparison *c = &r->comparison;
     int64_t step[2];
@@ -230,7 +230,7 @@ static cz_status look_for_runs(const diff_options *o, bool *are)
 int tool_diff(int argc, char **argv)
 {
     source a = {0}, b = {0};
-    request r = {.comparison = {.a = &a, .b = &b}};
+    diff_request r = {.comparison = {.a = &a, .b = &b}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
     bool are_runs = false, runs_differ = false;
     cz_status status = look_for_runs(&r.options, &are_runs);

@@ -13,11 +13,11 @@
 enum { BLOCK = 4 << 20 };
 
 /* The two sides of one thing. */
-typedef struct pair {
+typedef struct tensor_pair {
     int64_t a, b;     /* places */
     const char *slot; /* NULL: the value */
     const cz__shown *name;
-} pair;
+} tensor_pair;
 
 static bool same_shape(const cz_archive_tensor *a, const cz_archive_tensor *b)
 {
@@ -36,7 +36,7 @@ static cz_dtype type_of(const cz_archive_tensor *t)
     return cz__type_find(name);
 }
 
-static cz_status measure(comparison *c, const pair *p, char *blocks, distance *d)
+static cz_status measure(comparison *c, const tensor_pair *p, char *blocks, distance *d)
 {
     const cz_archive_tensor s = source_tensor(c->a, p->a);
     const cz_dtype dtype = type_of(&s);
@@ -51,7 +51,7 @@ static cz_status measure(comparison *c, const pair *p, char *blocks, distance *d
     return CZ_OK;
 }
 
-static cz_status put_json(comparison *c, const pair *p, const distance *d, bool differs)
+static cz_status put_json(comparison *c, const tensor_pair *p, const distance *d, bool differs)
 {
     json_t *item = json_object();
     const char *name = source_tensor(c->a, p->a).name;
@@ -74,7 +74,7 @@ static cz_status put_json(comparison *c, const pair *p, const distance *d, bool 
                                                               : json_string(number));
 }
 
-static cz_status compare_pair(comparison *c, const pair *p, char *blocks)
+static cz_status compare_pair(comparison *c, const tensor_pair *p, char *blocks)
 {
     distance d = {.at = -1};
     CZ_TRY(measure(c, p, blocks, &d));
@@ -100,7 +100,7 @@ static bool has_slot(const source *s, int64_t param, const char *slot)
     return false;
 }
 
-static cz_status compare_slots(comparison *c, pair p, char *blocks)
+static cz_status compare_slots(comparison *c, tensor_pair p, char *blocks)
 {
     const source *a = c->a, *b = c->b;
     if (p.a >= a->info.param_count || p.b >= b->info.param_count || a->info.foreign ||
@@ -133,7 +133,7 @@ static cz_status compare_stored(comparison *c, int64_t place, char *blocks)
                          show_shape(b.dimensions, b.shape).text);
     if (strcmp(a.type, b.type) != 0)
         return diff_note(c, "%s: %s in A, %s in B", name.text, a.type, b.type);
-    const pair p = {place, other, NULL, &name};
+    const tensor_pair p = {place, other, NULL, &name};
     CZ_TRY(compare_pair(c, &p, blocks));
     return c->parameters_only ? CZ_OK : compare_slots(c, p, blocks);
 }

@@ -193,15 +193,15 @@ cz_status inspect_files(const source *s, inspect_file visit, void *context)
     return CZ_OK;
 }
 
-typedef struct listing {
+typedef struct dict_listing {
     table rows;
     int64_t count, bytes, missing;
     bool all;
-} listing;
+} dict_listing;
 
 static cz_status list_file(const char *path, int64_t bytes, void *context)
 {
-    listing *l = context;
+    dict_listing *l = context;
     const char *slash = strrchr(path, '/');
     l->count++;
     l->missing += bytes < 0;
@@ -216,7 +216,7 @@ static cz_status list_file(const char *path, int64_t bytes, void *context)
 
 static cz_status say_files(const source *s, bool all)
 {
-    listing l = {.all = all};
+    dict_listing l = {.all = all};
     l.rows.right[1] = true;
     const cz_status status = inspect_files(s, list_file, &l);
     printf("\n%s, %s\n", show_plural(l.count, "file", "files").text,

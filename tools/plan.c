@@ -35,11 +35,11 @@ enum {
 enum { HYPERS = 16, MOST_RANKS = 1 << 20 };
 
 /* What is being read; the lists that options point to. */
-typedef struct reading {
+typedef struct list_reading {
     plan_request request;
     cz_hyper hypers[HYPERS + 1];
     int hyper_count;
-} reading;
+} list_reading;
 
 const char *plan_partition_word(cz_partition partition)
 {
@@ -99,7 +99,7 @@ static void read_ranks(plan_request *r, char *text, const struct argp_state *sta
 }
 
 /* "momentum=0.9" */
-static void read_hyper(reading *r, char *text, const struct argp_state *state)
+static void read_hyper(list_reading *r, char *text, const struct argp_state *state)
 {
     char *equals = strchr(text, '='), *end = text;
     if (!equals || r->hyper_count == HYPERS)
@@ -116,7 +116,7 @@ static void read_hyper(reading *r, char *text, const struct argp_state *state)
 
 static error_t parse_training(int key, char *text, const struct argp_state *state)
 {
-    reading *r = state->input;
+    list_reading *r = state->input;
     cz_plan_options *o = &r->request.options;
     switch (key) {
     case OPTION_RULE:
@@ -158,7 +158,7 @@ static error_t parse_training(int key, char *text, const struct argp_state *stat
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    plan_request *r = &((reading *)state->input)->request;
+    plan_request *r = &((list_reading *)state->input)->request;
     switch (key) {
     case OPTION_RANKS:
         read_ranks(r, text, state);
@@ -292,10 +292,10 @@ static int answer(plan_request *r)
 
 int tool_plan(int argc, char **argv)
 {
-    reading r = {.request = {.options = CZ_PLAN_OPTIONS_INIT,
-                             .worlds = {8},
-                             .world_count = 1,
-                             .alone = CZ_PLAN_MEMORY_INIT}};
+    list_reading r = {.request = {.options = CZ_PLAN_OPTIONS_INIT,
+                                  .worlds = {8},
+                                  .world_count = 1,
+                                  .alone = CZ_PLAN_MEMORY_INIT}};
     r.request.options.ddp = 1;
     r.request.options.rule = cz_rule_adamw();
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);

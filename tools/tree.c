@@ -15,7 +15,7 @@
 
 enum { MOST_LEVELS = 24 }; /* what is deeper is part of the last label */
 
-typedef struct node {
+typedef struct tree_node {
     char *path;                /* owned: the name up to here */
     size_t label;              /* where in it this part begins */
     int64_t first, last, next; /* children, and the next sibling; -1: none */
@@ -23,12 +23,12 @@ typedef struct node {
     uint64_t print;            /* of everything below, but numbers that repeat */
     int64_t elements;          /* below, as the next */
     uint64_t bytes;
-} node;
+} tree_node;
 
 typedef struct tree {
     const source *source;
     const tree_options *options;
-    node *nodes; /* owned; 0 is the root */
+    tree_node *nodes; /* owned; 0 is the root */
     int64_t count, capacity;
     cz__names names; /* paths to nodes */
     table *rows;
@@ -54,7 +54,7 @@ static void clear(tree *t)
 static cz_status add_node(tree *t, int64_t parent, const char *name, size_t bytes, size_t label,
                           int64_t *out)
 {
-    node *nodes = cz__grow(t->nodes, t->count, &t->capacity, sizeof *nodes);
+    tree_node *nodes = cz__grow(t->nodes, t->count, &t->capacity, sizeof *nodes);
     t->nodes = nodes ? nodes : t->nodes;
     char *path = cz__calloc(bytes + 1, 1);
     if (!nodes || !path || !cz__names_reserve(&t->names, 1)) {
@@ -63,8 +63,8 @@ static cz_status add_node(tree *t, int64_t parent, const char *name, size_t byte
     }
     memcpy(path, name, bytes);
     *out = t->count++;
-    t->nodes[*out] =
-        (node){.path = path, .label = label, .first = -1, .last = -1, .next = -1, .stored = -1};
+    t->nodes[*out] = (tree_node){
+        .path = path, .label = label, .first = -1, .last = -1, .next = -1, .stored = -1};
     if (parent < 0)
         return CZ_OK;
     cz__names_add(&t->names, path, *out);
@@ -113,7 +113,7 @@ static uint64_t mix(uint64_t print, const void *bytes, size_t count)
     return cz__fingerprint(print, bytes, count);
 }
 
-static const char *label_of(const node *n)
+static const char *label_of(const tree_node *n)
 {
     return n->path + n->label;
 }
@@ -143,7 +143,7 @@ static uint64_t print_of_tensor(const tree *t, int64_t stored)
 static void sum_up(tree *t)
 {
     for (int64_t i = t->count - 1; i >= 0; i--) {
-        node *n = &t->nodes[i];
+        tree_node *n = &t->nodes[i];
         if (n->stored >= 0) {
             n->print = print_of_tensor(t, n->stored);
             n->elements = source_tensor(t->source, n->stored).count;
@@ -164,12 +164,12 @@ static void sum_up(tree *t)
 static int64_t last_alike(const tree *t, int64_t from)
 {
     size_t digits, other;
-    const node *n = &t->nodes[from];
+    const tree_node *n = &t->nodes[from];
     int64_t number = number_of(label_of(n), &digits), last = from;
     if (t->options->all || number < 0)
         return from;
     for (int64_t c = n->next; c >= 0; c = t->nodes[c].next) {
-        const node *next = &t->nodes[c];
+        const tree_node *next = &t->nodes[c];
         if (next->print != n->print || number_of(label_of(next), &other) != ++number ||
             other != digits || memcmp(label_of(next), label_of(n), digits) != 0)
             break;
@@ -197,7 +197,8 @@ static void show_tensor(const tree *t, int64_t stored, const char *label, int de
         table_cell(t->rows, 7, "buffer");
 }
 
-static void show_branch(const tree *t, const node *n, const char *label, int64_t times, int depth)
+static void show_branch(const tree *t, const tree_node *n, const char *label, int64_t times,
+                        int depth)
 {
     table_row(t->rows);
     table_cell(t->rows, 0, "%*s%s", 2 * depth, "", label);
@@ -244,7 +245,7 @@ static void print_node(tree *t, int64_t from, int64_t last, int depth)
     int64_t times = 1;
     append_label(t, &label, from, last, &times);
     const int64_t at = join(t, from, &label, &times);
-    const node *n = &t->nodes[at];
+    const tree_node *n = &t->nodes[at];
     if (times > 1 && n->first < 0)
         cz__text_print(&label, " (%" PRId64 " alike, each:)", times);
     t->rows->failed |= label.failed;

@@ -113,15 +113,15 @@ enum {
 }; /* whole blocks that are read at once; still in a cache when they are added up */
 
 /* Which bytes of a part's data. */
-typedef struct extent {
+typedef struct part_extent {
     int part;
     uint64_t data_bytes, block; /* all; of a block */
-} extent;
+} part_extent;
 
-static extent look(const cz__input *input, int part)
+static part_extent look(const cz__input *input, int part)
 {
     const uint64_t bytes = cz__safetensors_data_bytes(input->parts[part].header);
-    return (extent){part, bytes, cz__block_bytes(bytes)};
+    return (part_extent){part, bytes, cz__block_bytes(bytes)};
 }
 
 static cz_status changed(const cz__input *input, int part)
@@ -143,7 +143,7 @@ cz_status cz__input_hold(cz__input *input, int rank)
 {
     if (!input->blocks || !input->blocks[rank].sums)
         return CZ_OK;
-    const extent e = look(input, rank);
+    const part_extent e = look(input, rank);
     const size_t bytes = (size_t)(e.block < e.data_bytes ? e.block : e.data_bytes);
     if (bytes <= input->held_room)
         return CZ_OK;
@@ -164,7 +164,7 @@ static cz_status read_bytes(cz__input *input, int part, uint64_t offset, char *t
 }
 
 /* One block, of which a part is wanted. */
-static cz_status hold_block(cz__input *input, const extent *e, uint64_t number)
+static cz_status hold_block(cz__input *input, const part_extent *e, uint64_t number)
 {
     const uint64_t begin = number * e->block, left = e->data_bytes - begin;
     const size_t bytes = (size_t)(left < e->block ? left : e->block);
@@ -182,7 +182,7 @@ static cz_status hold_block(cz__input *input, const extent *e, uint64_t number)
 }
 
 /* Whole blocks, straight to where they belong: they come as fast as without checksums. */
-static cz_status read_blocks(cz__input *input, const extent *e, uint64_t number, char *to,
+static cz_status read_blocks(cz__input *input, const part_extent *e, uint64_t number, char *to,
                              size_t count)
 {
     const size_t bytes = count * (size_t)e->block;
@@ -198,7 +198,7 @@ cz_status cz__input_read_part(cz__input *input, int rank, uint64_t offset, char 
 {
     if (!input->blocks || !input->blocks[rank].sums)
         return read_bytes(input, rank, offset, to, count);
-    const extent e = look(input, rank);
+    const part_extent e = look(input, rank);
     for (size_t done = 0, part; done < count; done += part) {
         const uint64_t at = offset + done, number = at / e.block;
         const size_t within = (size_t)(at % e.block), left = count - done;

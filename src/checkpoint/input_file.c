@@ -270,14 +270,14 @@ cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__ch
 }
 
 /* What is done about a damaged tensor; `tell` NULL: that is the end. */
-typedef struct verifying {
+typedef struct part_verification {
     char *block; /* owned */
     cz__damage_visitor tell;
     void *context;
     cz__block_sums *sums; /* borrowed */
-} verifying;
+} part_verification;
 
-static cz_status judge(const cz__input_file *file, const verifying *v, int64_t index,
+static cz_status judge(const cz__input_file *file, const part_verification *v, int64_t index,
                        cz__checksum found)
 {
     const cz_status status = cz__input_file_check(file, index, found);
@@ -285,7 +285,7 @@ static cz_status judge(const cz__input_file *file, const verifying *v, int64_t i
 }
 
 /* Tensors that are small come in one piece with those after them. */
-static cz_status verify_batch(const cz__input_file *file, const verifying *v, int64_t first,
+static cz_status verify_batch(const cz__input_file *file, const part_verification *v, int64_t first,
                               int64_t *next)
 {
     const uint64_t base = cz__safetensors_data_begin(file->header);
@@ -312,7 +312,7 @@ static cz_status verify_batch(const cz__input_file *file, const verifying *v, in
     return CZ_OK;
 }
 
-static cz_status verify_all(const cz__input_file *file, const verifying *v)
+static cz_status verify_all(const cz__input_file *file, const part_verification *v)
 {
     for (int64_t i = 0; i < cz__safetensors_count(file->header);) {
         const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
@@ -334,7 +334,7 @@ cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor t
 {
     cz__block_sums sums;
     CZ_TRY(cz__block_sums_begin(&sums, blocks, cz__safetensors_data_bytes(file->header)));
-    const verifying v = {cz__allocate(CZ_MEMORY_STAGING, BATCH), tell, context, &sums};
+    const part_verification v = {cz__allocate(CZ_MEMORY_STAGING, BATCH), tell, context, &sums};
     const cz_status status =
         v.block ? verify_all(file, &v)
                 : cz__fail(CZ_ERR_MEMORY, "%s: a block of %d bytes", file->path, BATCH);

@@ -30,19 +30,19 @@
 enum { BLOCK = 4 << 20 }; /* from another file at once */
 
 /* The elements of one tensor: at an address, or [begin, end) of something in the source's input. */
-typedef struct extent {
+typedef struct tensor_extent {
     const void *data;
     size_t bytes;
     const cz_device *device; /* NULL: in the input */
     int64_t stored, begin, end;
     const char *slot;
-} extent;
+} tensor_extent;
 
 /* Zeroed is empty, but for the header. */
 typedef struct tensors {
     cz__safetensors *header; /* owned, as the next two */
     char *head;              /* the header's bytes, once it is dumped */
-    extent *extents;
+    tensor_extent *extents;
     size_t head_bytes;
     int64_t count, capacity;
     size_t bytes; /* of all extents */
@@ -56,9 +56,9 @@ static void clear_tensors(tensors *t)
     *t = (tensors){0};
 }
 
-static cz_status append(tensors *t, extent next)
+static cz_status append(tensors *t, tensor_extent next)
 {
-    extent *extents = cz__grow(t->extents, t->count, &t->capacity, sizeof *extents);
+    tensor_extent *extents = cz__grow(t->extents, t->count, &t->capacity, sizeof *extents);
     if (!extents)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
                         (long long)t->count + 1);
@@ -73,13 +73,13 @@ static cz_status add_tensor(const char *name, const cz_tensor *tensor, void *con
 {
     tensors *t = context;
     CZ_TRY(cz__safetensors_add(t->header, name, tensor->dtype, tensor->dimensions, tensor->shape));
-    return append(t,
-                  (extent){.data = tensor->data,
+    return append(
+        t, (tensor_extent){.data = tensor->data,
                            .bytes = (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype),
                            .device = cz_device_cpu()});
 }
 
-static cz_status copy_extent(const extent *c, void *to)
+static cz_status copy_extent(const tensor_extent *c, void *to)
 {
     if (c->device != cz_device_cpu())
         return c->device->copy(NULL, to, c->data, c->bytes);
@@ -91,7 +91,7 @@ static cz_status copy_extent(const extent *c, void *to)
 static cz_status copy_tensors(tensors *t, char **to)
 {
     for (int64_t i = 0; i < t->count; i++) {
-        extent *c = &t->extents[i];
+        tensor_extent *c = &t->extents[i];
         if (c->bytes > 0)
             CZ_TRY(copy_extent(c, *to));
         c->data = *to;
@@ -104,7 +104,7 @@ static cz_status copy_tensors(tensors *t, char **to)
 /* ---- writing tensors ---- */
 
 /* Elements on another device come through a block of the host's memory. */
-static cz_status append_from_device(cz__writer *writer, const extent *c)
+static cz_status append_from_device(cz__writer *writer, const tensor_extent *c)
 {
     char block[16384];
     for (size_t done = 0, part; done < c->bytes; done += part) {
@@ -116,8 +116,8 @@ static cz_status append_from_device(cz__writer *writer, const extent *c)
 }
 
 /* And those in other files through a larger one. */
-static cz_status append_from_input(cz__writer *writer, const extent *c, const cz__source *source,
-                                   char *block)
+static cz_status append_from_input(cz__writer *writer, const tensor_extent *c,
+                                   const cz__source *source, char *block)
 {
     const int64_t size = (int64_t)c->bytes / (c->end - c->begin);
     for (int64_t at = c->begin, until; at < c->end; at = until) {
@@ -130,7 +130,7 @@ static cz_status append_from_input(cz__writer *writer, const extent *c, const cz
     return CZ_OK;
 }
 
-static cz_status append_extent(cz__writer *writer, const extent *c, const cz__source *source,
+static cz_status append_extent(cz__writer *writer, const tensor_extent *c, const cz__source *source,
                                char *block)
 {
     if (!c->device)
@@ -227,11 +227,12 @@ static cz_status add_piece(const cz__piece *piece, void *context)
 {
     cz__package *o = context;
     const cz_checkpoint *checkpoint = o->source.checkpoint;
-    extent next = {.bytes = (size_t)(piece->end - piece->begin) * cz__type_unit(piece->dtype),
-                   .stored = piece->stored,
-                   .begin = piece->begin,
-                   .end = piece->end,
-                   .slot = piece->slot};
+    tensor_extent next = {.bytes =
+                              (size_t)(piece->end - piece->begin) * cz__type_unit(piece->dtype),
+                          .stored = piece->stored,
+                          .begin = piece->begin,
+                          .end = piece->end,
+                          .slot = piece->slot};
     CZ_TRY(cz__safetensors_add(o->part.header, piece->name, piece->dtype, piece->dimensions,
                                piece->shape));
     if (checkpoint) {

@@ -14,14 +14,14 @@ typedef struct piece {
     int from, to;
 } piece;
 
-typedef struct walk {
+typedef struct piece_walk {
     const cz__move *move;
     int64_t param, element; /* where the next piece begins */
     int64_t left;           /* elements of this window */
-} walk;
+} piece_walk;
 
 /* The next piece of this window, false at its end. */
-static bool next_piece(walk *w, piece *out)
+static bool next_piece(piece_walk *w, piece *out)
 {
     const cz__move *move = w->move;
     const int64_t params = cz__shard_map_param_count(move->from);
@@ -95,7 +95,7 @@ static size_t piece_bytes(const rounds *r, const piece *p)
 }
 
 /* Bytes to and from each rank, this one left out. Does anything change hands, on any rank? */
-static bool count(rounds *r, walk w)
+static bool count(rounds *r, piece_walk w)
 {
     const int rank = r->group->rank;
     bool any = false;
@@ -124,7 +124,7 @@ static void place(rounds *r, const int64_t *counts)
     }
 }
 
-static void pack(rounds *r, walk w)
+static void pack(rounds *r, piece_walk w)
 {
     const cz__move *move = r->move;
     const cz_device *device = r->group->device;
@@ -147,7 +147,7 @@ static void pack(rounds *r, walk w)
     }
 }
 
-static void unpack(rounds *r, walk *w)
+static void unpack(rounds *r, piece_walk *w)
 {
     const cz__move *move = r->move;
     const int rank = r->group->rank;
@@ -165,7 +165,7 @@ static void unpack(rounds *r, walk *w)
 static cz_status move_all(rounds *r, const char *label)
 {
     const int64_t params = cz__shard_map_param_count(r->move->from);
-    walk w = {.move = r->move};
+    piece_walk w = {.move = r->move};
     while (w.param < params) {
         w.left = (int64_t)(CZ__WINDOW_BYTES / r->move->element_size);
         const bool any = count(r, w);

@@ -149,7 +149,7 @@ cz_status cz_post_local_sgd_set_iter(cz_post_local_sgd *state, int64_t iter)
 
 /* ---- the hook ---- */
 
-typedef struct exchange {
+typedef struct slice_exchange {
     cz_bucket *bucket;
     int64_t *slices;       /* of each rank of the block in all of the buffer; 0: not of it */
     int64_t *mine;         /* for each rank of the block this rank's slice */
@@ -157,12 +157,12 @@ typedef struct exchange {
     char *copies;          /* of it, one per rank of the block */
     int block;             /* ranks in it */
     const void *sources[]; /* the copies */
-} exchange;
+} slice_exchange;
 
 /* This rank's slice as all of the block have it: it becomes the mean, once for each of them. */
 static cz_status average(cz_status status, void *context)
 {
-    exchange *x = context;
+    slice_exchange *x = context;
     cz_bucket *bucket = x->bucket;
     const cz_device *device = cz__bucket_device(bucket);
     const size_t bytes = (size_t)x->count * cz_dtype_size(cz__bucket_dtype(bucket));
@@ -188,7 +188,7 @@ static int place_in(const cz_post_local_sgd *s, int global_rank)
     return -1;
 }
 
-static void cut(const cz_post_local_sgd *s, exchange *x)
+static void cut(const cz_post_local_sgd *s, slice_exchange *x)
 {
     const cz_group *group = cz__bucket_group(x->bucket);
     const int64_t count = cz__bucket_count(x->bucket);
@@ -206,15 +206,15 @@ static void cut(const cz_post_local_sgd *s, exchange *x)
         x->mine[r] = place_in(s, cz_group_global_rank(group, r)) < 0 ? 0 : x->count;
 }
 
-static cz_status plan(exchange **out, const cz_post_local_sgd *s, cz_bucket *bucket)
+static cz_status plan(slice_exchange **out, const cz_post_local_sgd *s, cz_bucket *bucket)
 {
     const size_t ranks = (size_t)cz_group_size(cz__bucket_group(bucket));
     const size_t block = (size_t)s->member_count;
-    const size_t head = sizeof(exchange) + block * sizeof(void *);
+    const size_t head = sizeof(slice_exchange) + block * sizeof(void *);
     void *memory, *copies;
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), head + 2 * ranks * sizeof(int64_t), &memory));
-    exchange *x = *out = memory;
-    *x = (exchange){.bucket = bucket, .block = s->member_count};
+    slice_exchange *x = *out = memory;
+    *x = (slice_exchange){.bucket = bucket, .block = s->member_count};
     x->slices = (void *)((char *)memory + head);
     x->mine = x->slices + ranks;
     cut(s, x);
@@ -228,7 +228,7 @@ static cz_status plan(exchange **out, const cz_post_local_sgd *s, cz_bucket *buc
 
 static cz_status run_in_block(const cz_post_local_sgd *s, cz_bucket *bucket)
 {
-    exchange *x;
+    slice_exchange *x;
     cz_work *work = NULL;
     CZ_TRY(plan(&x, s, bucket));
     CZ_TRY(cz_all_to_all_v(cz__bucket_group(bucket), cz__bucket_buffer(bucket), x->slices,

@@ -22,15 +22,15 @@ static cz_status no_op(void *unused, cz_bucket *bucket)
 
 /* Those with `overlap` make the sharded optimizer that is their state step inside passes; those
  * with `make` have a state or may have one; the others have `run` and none. */
-typedef struct entry {
+typedef struct known_hook {
     const char *name, *upstream; /* PyTorch's, NULL: it has none */
     cz_status (*run)(void *state, cz_bucket *bucket);
     cz__hook_make make;
     cz_hook_result result;
     cz_overlap overlap;
-} entry;
+} known_hook;
 
-static const entry hooks[] = {
+static const known_hook hooks[] = {
     {.name = "all_reduce", .upstream = "ALLREDUCE", .run = cz__hook_all_reduce},
     {.name = "reduce_scatter", .result = CZ_HOOK_SLICE, .run = reduce_scatter},
     {.name = "no_op", .upstream = "NOOP", .run = no_op},
@@ -75,7 +75,7 @@ static cz_status unknown(const char *name)
                     names);
 }
 
-static const entry *find(const char *name)
+static const known_hook *find(const char *name)
 {
     for (int k = 0; k < HOOKS; k++)
         if (strcmp(hooks[k].name, name) == 0 ||
@@ -84,7 +84,7 @@ static const entry *find(const char *name)
     return NULL;
 }
 
-static cz_status fill(cz_hook *hook, const entry *e, const cz_model *model, void *state)
+static cz_status fill(cz_hook *hook, const known_hook *e, const cz_model *model, void *state)
 {
     *hook = (cz_hook)CZ_HOOK_INIT;
     hook->name = e->name;
@@ -107,7 +107,7 @@ cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, vo
     if (!out || !name)
         return cz__fail(CZ_ERR_ARGUMENT, "hook_find: %s is NULL", out ? "name" : "out");
     CZ_TRY(cz__options_check_size(out->size, "cz_hook"));
-    const entry *e = find(name);
+    const known_hook *e = find(name);
     cz_hook hook;
     CZ_TRY(e ? fill(&hook, e, model, state) : unknown(name));
     if (hook.release && out->size < offsetof(cz_hook, release) +
@@ -138,7 +138,7 @@ cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *stat
     char both[48];
     if (!ddp || !name)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s is NULL", ddp ? "name" : "ddp");
-    const entry *e = find(name);
+    const known_hook *e = find(name);
     if (!e)
         return unknown(name);
     if (e->overlap)

@@ -9,27 +9,27 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct writing {
+typedef struct json_writing {
     cz__text name; /* the prefix, and the path so far */
     size_t prefix;
     cz__dict_tensor visit;
     void *context;
-} writing;
+} json_writing;
 
-static cz_status no_memory(const writing *to)
+static cz_status no_memory(const json_writing *to)
 {
     return cz__fail(CZ_ERR_MEMORY, "state dictionary: '%s' as JSON",
                     to->name.bytes ? cz__show(to->name.bytes + to->prefix).text : "");
 }
 
-static cz_status check_text(const writing *to, const char *what, const char *text)
+static cz_status check_text(const json_writing *to, const char *what, const char *text)
 {
     return cz__utf8(text) ? CZ_OK
                           : cz__fail(CZ_ERR_ARGUMENT, "state dictionary: '%s' %s that is not UTF-8",
                                      cz__show(to->name.bytes + to->prefix).text, what);
 }
 
-static cz_status put_text(json_t **out, writing *to, const char *text)
+static cz_status put_text(json_t **out, json_writing *to, const char *text)
 {
     CZ_TRY(check_text(to, "holds a text", text));
     *out = json_string(text);
@@ -37,7 +37,7 @@ static cz_status put_text(json_t **out, writing *to, const char *text)
 }
 
 /* What JSON's numbers cannot say is a text: which one it is, for NaN its bits. */
-static cz_status put_real(json_t **out, writing *to, double real)
+static cz_status put_real(json_t **out, json_writing *to, double real)
 {
     char text[24];
     uint64_t bits;
@@ -58,7 +58,8 @@ static cz_status put_real(json_t **out, writing *to, double real)
     return *out ? CZ_OK : no_memory(to);
 }
 
-static cz_status put_texts(json_t **out, writing *to, const cz_state_dict *dict, const char *key)
+static cz_status put_texts(json_t **out, json_writing *to, const cz_state_dict *dict,
+                           const char *key)
 {
     const char *const *texts;
     int64_t count;
@@ -83,7 +84,8 @@ done:
     return status;
 }
 
-static cz_status put_tensor(json_t **out, writing *to, const cz_state_dict *dict, const char *key)
+static cz_status put_tensor(json_t **out, json_writing *to, const cz_state_dict *dict,
+                            const char *key)
 {
     cz_tensor tensor;
     CZ_TRY(cz_state_dict_get_tensor(dict, key, &tensor));
@@ -93,10 +95,11 @@ static cz_status put_tensor(json_t **out, writing *to, const cz_state_dict *dict
     return to->visit ? to->visit(to->name.bytes, &tensor, to->context) : CZ_OK;
 }
 
-static cz_status put_dict(json_t **out, writing *to, const cz_state_dict *dict);
+static cz_status put_dict(json_t **out, json_writing *to, const cz_state_dict *dict);
 
 /* May set *out on a failure too. */
-static cz_status put_value(json_t **out, writing *to, const cz_state_dict *dict, const char *key)
+static cz_status put_value(json_t **out, json_writing *to, const cz_state_dict *dict,
+                           const char *key)
 {
     int64_t integer;
     double real;
@@ -124,7 +127,7 @@ static cz_status put_value(json_t **out, writing *to, const cz_state_dict *dict,
 }
 
 /* Under its key, with a "$" before one that begins so: a single one is ours. */
-static cz_status put_key(json_t *object, writing *to, const char *key, json_t *value)
+static cz_status put_key(json_t *object, json_writing *to, const char *key, json_t *value)
 {
     cz__text escaped = {0};
     const bool done = cz__text_print(&escaped, "%s%s", key[0] == '$' ? "$" : "", key) &&
@@ -133,7 +136,8 @@ static cz_status put_key(json_t *object, writing *to, const char *key, json_t *v
     return done ? CZ_OK : no_memory(to);
 }
 
-static cz_status put_entry(json_t *object, writing *to, const cz_state_dict *dict, const char *key)
+static cz_status put_entry(json_t *object, json_writing *to, const cz_state_dict *dict,
+                           const char *key)
 {
     json_t *value = NULL;
     const size_t before = to->name.count;
@@ -152,7 +156,7 @@ done:
     return status;
 }
 
-static cz_status put_dict(json_t **out, writing *to, const cz_state_dict *dict)
+static cz_status put_dict(json_t **out, json_writing *to, const cz_state_dict *dict)
 {
     json_t *const object = json_object();
     cz_status status = object ? CZ_OK : no_memory(to);
@@ -174,7 +178,7 @@ done:
 cz_status cz__dict_to_json(json_t **out, const cz_state_dict *dict, const char *prefix,
                            cz__dict_tensor visit, void *context)
 {
-    writing to = {.visit = visit, .context = context};
+    json_writing to = {.visit = visit, .context = context};
     *out = NULL;
     if (prefix && !cz__utf8(prefix))
         return cz__fail(CZ_ERR_ARGUMENT, "state dictionary: prefix '%s' is not UTF-8",
@@ -189,22 +193,22 @@ cz_status cz__dict_to_json(json_t **out, const cz_state_dict *dict, const char *
 
 /* ---- and back ---- */
 
-typedef struct reading {
+typedef struct json_reading {
     cz__text path; /* so far */
     const char *where;
     int depth; /* 1: the outermost dictionary */
     cz__json_tensor find;
     void *context;
-} reading;
+} json_reading;
 
-static cz_status no_room(const reading *from)
+static cz_status no_room(const json_reading *from)
 {
     return cz__fail(CZ_ERR_MEMORY, "%s: '%s'", from->where,
                     from->path.bytes ? cz__show(from->path.bytes).text : "");
 }
 
 /* Fail with "WHERE: 'path/to/key' …"; for the outermost dictionary "WHERE: …". */
-static cz_status refuse(const reading *from, const char *what)
+static cz_status refuse(const json_reading *from, const char *what)
 {
     return from->path.count > 0
                ? cz__fail(CZ_ERR_FORMAT, "%s: '%s' %s", from->where,
@@ -219,7 +223,8 @@ static const char *text_of(const json_t *json)
     return text && strlen(text) == json_string_length(json) ? text : NULL;
 }
 
-static cz_status get_texts(reading *from, cz_state_dict *dict, const char *key, const json_t *list)
+static cz_status get_texts(json_reading *from, cz_state_dict *dict, const char *key,
+                           const json_t *list)
 {
     cz__text block = {0}; /* of addresses */
     cz_status status = CZ_OK;
@@ -259,7 +264,7 @@ static bool real_of(double *real, const char *text)
 }
 
 /* {"$real": …} or {"$tensor": …} */
-static cz_status get_special(reading *from, cz_state_dict *dict, const char *key, json_t *json)
+static cz_status get_special(json_reading *from, cz_state_dict *dict, const char *key, json_t *json)
 {
     const char *const real_text = text_of(json_object_get(json, CZ__DICT_JSON_REAL));
     const char *const name = text_of(json_object_get(json, CZ__DICT_JSON_TENSOR));
@@ -288,9 +293,9 @@ static bool is_special(json_t *json)
     return false;
 }
 
-static cz_status get_dict(reading *from, cz_state_dict *dict, json_t *json);
+static cz_status get_dict(json_reading *from, cz_state_dict *dict, json_t *json);
 
-static cz_status get_object(reading *from, cz_state_dict *dict, const char *key, json_t *json)
+static cz_status get_object(json_reading *from, cz_state_dict *dict, const char *key, json_t *json)
 {
     cz_state_dict *child;
     if (is_special(json))
@@ -304,7 +309,7 @@ static cz_status get_object(reading *from, cz_state_dict *dict, const char *key,
     return status;
 }
 
-static cz_status get_value(reading *from, cz_state_dict *dict, const char *key, json_t *json)
+static cz_status get_value(json_reading *from, cz_state_dict *dict, const char *key, json_t *json)
 {
     switch (json_typeof(json)) {
     case JSON_INTEGER:
@@ -323,7 +328,7 @@ static cz_status get_value(reading *from, cz_state_dict *dict, const char *key, 
     }
 }
 
-static cz_status get_entry(reading *from, cz_state_dict *dict, const char *key, json_t *json)
+static cz_status get_entry(json_reading *from, cz_state_dict *dict, const char *key, json_t *json)
 {
     const size_t before = from->path.count;
     key += key[0] == '$' ? 1 : 0;
@@ -336,7 +341,7 @@ static cz_status get_entry(reading *from, cz_state_dict *dict, const char *key, 
     return status;
 }
 
-static cz_status get_dict(reading *from, cz_state_dict *dict, json_t *json)
+static cz_status get_dict(json_reading *from, cz_state_dict *dict, json_t *json)
 {
     const char *key;
     json_t *value;
@@ -350,7 +355,7 @@ static cz_status get_dict(reading *from, cz_state_dict *dict, json_t *json)
 cz_status cz__dict_from_json(cz_state_dict **out, const json_t *json, const char *where,
                              cz__json_tensor find, void *context)
 {
-    reading from = {.where = where, .depth = 1, .find = find, .context = context};
+    json_reading from = {.where = where, .depth = 1, .find = find, .context = context};
     json_t *const object = (json_t *)json; /* which jansson's iterators want, and do not change */
     cz_state_dict *dict = NULL;
     *out = NULL;

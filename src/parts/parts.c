@@ -175,14 +175,14 @@ static cz_status build_parts(cz_parts *parts, cz_parts_options *ours,
     return CZ_OK;
 }
 
-typedef struct creation {
+typedef struct parts_creation {
     const cz_parts *parts;
     const cz_parts_options *options;
-} creation;
+} parts_creation;
 
 static void describe_parts(cz__description *d, const void *context)
 {
-    const creation *c = context;
+    const parts_creation *c = context;
     cz__describe_params(d, c->parts->model);
     cz__describe_options(d, &cz__parts_options, c->options, NULL);
 }
@@ -209,7 +209,7 @@ cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
         parts->model = model;
         status = build_parts(parts, &ours, options);
     }
-    const creation c = {parts, &ours};
+    const parts_creation c = {parts, &ours};
     status = cz__agree_on(group, "parts", describe_parts, &c, status, &room);
     cz__description_clear(&room);
     if (status) {

@@ -50,21 +50,21 @@ static cz_status heap_create(load_heap *heap, int world_size, int64_t *loads)
     return CZ_OK;
 }
 
-typedef struct entry {
+typedef struct listed_param {
     int64_t count;
     int64_t place; /* keeps the sort stable */
     int64_t param;
-} entry;
+} listed_param;
 
 static int larger_first(const void *left, const void *right)
 {
-    const entry *a = left, *b = right;
+    const listed_param *a = left, *b = right;
     if (a->count != b->count)
         return a->count > b->count ? -1 : 1;
     return a->place < b->place ? -1 : 1;
 }
 
-static void deal(load_heap *heap, entry *entries, int64_t count, int *owners, int64_t *order)
+static void deal(load_heap *heap, listed_param *entries, int64_t count, int *owners, int64_t *order)
 {
     qsort(entries, (size_t)count, sizeof *entries, larger_first);
     for (int64_t k = 0; k < count; k++) {
@@ -138,7 +138,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
         return cz__fail(CZ_ERR_ARGUMENT, "greedy partition: %s is NULL",
                         owners ? "group_params" : "owners");
     uint8_t *seen = cz__calloc((size_t)param_count, 1);
-    entry *entries = cz__calloc((size_t)listed, sizeof *entries);
+    listed_param *entries = cz__calloc((size_t)listed, sizeof *entries);
     cz_status status = CZ_OK;
     if (!seen || !entries)
         status = cz__fail(CZ_ERR_MEMORY, "greedy partition: %" PRId64 " parameters", param_count);
@@ -154,7 +154,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
         goto done;
     for (int64_t k = 0; k < listed; k++) {
         const int64_t param = params ? params[k] : k;
-        entries[k] = (entry){counts[param], k, param};
+        entries[k] = (listed_param){counts[param], k, param};
     }
     int64_t begin = 0;
     for (int64_t g = 0; g < (group_count > 0 ? group_count : 1); g++) {
