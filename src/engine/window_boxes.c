@@ -229,6 +229,14 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
     return look_after(work, meeting_awaits);
 }
 
+/* Before the verdict, so that rank 0 does not take in who has given up already. */
+static void withdraw_meeting(cz_work *work)
+{
+    if (work->phase == CZ__PHASE_MEET && meeting_of(work)->at == AWAITING &&
+        work->group->rank != 0 && !has_posted(work, 0))
+        atomic_store_explicit(&box_of(work, work->group->rank)->posted, 0, memory_order_release);
+}
+
 static bool spin_meeting(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
     return look_until(work, may_go_on, &meeting_of(work)->look, events, seen);
@@ -240,6 +248,7 @@ const cz__engine cz__engine_boxes_meet = {.meets = true,
                                           .offers = offers_meetings,
                                           .begin = begin_meeting,
                                           .advance = advance_meeting,
+                                          .withdraw = withdraw_meeting,
                                           .awaits = meeting_awaits,
                                           .watch = cz__window_watch,
                                           .spin = spin_meeting};

@@ -212,6 +212,16 @@ static void fail_alone(cz_work *work)
     memcpy(work->sentence, header->sentence, sizeof work->sentence);
 }
 
+/* A rank that has given up this operation, or an earlier one, ends it for all that know: also for one
+ * that comes after that and finds what the other had left for it before. */
+static bool is_given_up(cz_work *work)
+{
+    const cz_status intact = cz__group_intact(work->group, work->sequence);
+    if (intact != CZ_OK)
+        cz__operation_fail(work, intact, cz_last_error());
+    return intact != CZ_OK;
+}
+
 /* The next stage. Where ranks have met before, that must be over everywhere. */
 static bool begin_stage(cz_work *work)
 {
@@ -221,12 +231,8 @@ static bool begin_stage(cz_work *work)
         fail_alone(work);
         return true;
     }
-    if (!engine) { /* it waits for earlier ones, which may have failed */
-        const cz_status intact = cz__group_intact(work->group, work->sequence);
-        if (intact != CZ_OK)
-            cz__operation_fail(work, intact, cz_last_error());
-        return intact != CZ_OK;
-    }
+    if (!engine) /* it waits for earlier ones, which may have failed */
+        return is_given_up(work);
     if (engine->meets && before && before->settle) {
         const cz_status status = before->settle(work, &settled);
         if (status != CZ_OK)
@@ -298,13 +304,14 @@ static bool move_stage(cz_work *work)
         cz__engines_offer(work);
         return true;
     case CZ__HEARD:
-        hear_all(work);
+        if (!is_given_up(work))
+            hear_all(work);
         return true;
     case CZ__DONE:
-        if (meets)
-            take_verdict(work);
-        else
+        if (!meets)
             work->phase = CZ__PHASE_CONTINUE;
+        else if (!is_given_up(work))
+            take_verdict(work);
         return true;
     case CZ__REFUSED:
         refuse(work);
