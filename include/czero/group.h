@@ -212,7 +212,8 @@ static inline cz_operation_options cz_operation_start(const char *text, cz_work 
  *  Buffers: contiguous CPU memory of the caller; an operation that was started owns them until its
  *  work is done. Counts are elements and equal on all ranks; 0 is allowed.
  *  @return CZ_OK. Seen by all ranks, no data moved, group usable: CZ_ERR_ARGUMENT (some rank gave a
- *          NULL buffer, a count below 0, an unknown type, a root outside the group),
+ *          NULL buffer, a count below 0, an unknown type, a root outside the group, input and output
+ *          that share memory where they must not),
  *          CZ_ERR_MISMATCH (ranks called different operations or gave different counts, types,
  *          reductions, roots), CZ_ERR_UNSUPPORTED (a reduction that does not exist for the type),
  *          CZ_ERR_MEMORY. Group broken, buffers undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:

@@ -25,6 +25,20 @@ cz_status cz__check_buffer(const char *name, const void *buffer, int64_t count, 
     return CZ_OK;
 }
 
+cz_status cz__check_apart(const char *name, const void *part, int64_t part_count, const void *whole,
+                          int64_t whole_count, int64_t place, cz_dtype dtype)
+{
+    const size_t size = cz_dtype_size(dtype);
+    const uintptr_t p = (uintptr_t)part, w = (uintptr_t)whole;
+    if (part_count == 0 || whole_count == 0 || p >= w + (uintptr_t)whole_count * size ||
+        w >= p + (uintptr_t)part_count * size)
+        return CZ_OK;
+    if (place >= 0 && p == w + (uintptr_t)place * size)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_ARGUMENT, "%s: input and output share memory%s; each needs its own",
+                    name, place >= 0 ? ", and the one is not this rank's block of the other" : "");
+}
+
 cz_status cz__check_reduction(const char *name, cz_reduction reduction, cz_dtype dtype)
 {
     if (reduction < CZ_SUM || reduction > CZ_OR)

@@ -46,6 +46,8 @@ cz_status cz_reduce(cz_group *group, const void *input, void *output, int64_t co
         mine = cz__check_root("reduce", group, root);
     if (mine == CZ_OK && group->rank == root)
         mine = cz__check_buffer("reduce", output, count, 1, dtype);
+    if (mine == CZ_OK && group->rank == root)
+        mine = cz__check_apart("reduce", input, count, output, count, 0, dtype);
     if (mine == CZ_OK)
         mine = cz__check_reduction("reduce", reduction, dtype);
     cz__operation operation = cz__operation_describe(CZ__REDUCE, count, dtype);
@@ -67,6 +69,9 @@ cz_status cz_reduce_scatter(cz_group *group, const void *input, void *output, in
     if (mine == CZ_OK)
         mine = cz__check_buffer("reduce_scatter", output, count, 1, dtype);
     if (mine == CZ_OK)
+        mine = cz__check_apart("reduce_scatter", output, count, input, count * group->size,
+                               count * group->rank, dtype);
+    if (mine == CZ_OK)
         mine = cz__check_reduction("reduce_scatter", reduction, dtype);
     cz__operation operation = cz__operation_describe(CZ__REDUCE_SCATTER, count, dtype);
     operation.header.reduction = (int32_t)reduction;
@@ -85,6 +90,9 @@ cz_status cz_all_gather(cz_group *group, const void *input, void *output, int64_
     cz_status mine = cz__check_buffer("all_gather", input, count, 1, dtype);
     if (mine == CZ_OK)
         mine = cz__check_buffer("all_gather", output, count, group->size, dtype);
+    if (mine == CZ_OK)
+        mine = cz__check_apart("all_gather", input, count, output, count * group->size,
+                               count * group->rank, dtype);
     cz__operation operation = cz__operation_describe(CZ__ALL_GATHER, count, dtype);
     operation.exchanges = operation.same_to_all = true;
     operation.source = cz__root_region(group, group->rank, input, count, dtype);
@@ -103,6 +111,9 @@ cz_status cz_gather(cz_group *group, const void *input, void *output, int64_t co
         mine = cz__check_root("gather", group, root);
     if (mine == CZ_OK && here)
         mine = cz__check_buffer("gather", output, count, group->size, dtype);
+    if (mine == CZ_OK && here)
+        mine = cz__check_apart("gather", input, count, output, count * group->size,
+                               count * group->rank, dtype);
     cz__operation operation = cz__operation_describe(CZ__GATHER, count, dtype);
     operation.header.root = root;
     operation.exchanges = true;
@@ -122,6 +133,9 @@ cz_status cz_scatter(cz_group *group, const void *input, void *output, int64_t c
         mine = cz__check_root("scatter", group, root);
     if (mine == CZ_OK && here)
         mine = cz__check_buffer("scatter", input, count, group->size, dtype);
+    if (mine == CZ_OK && here)
+        mine = cz__check_apart("scatter", output, count, input, count * group->size,
+                               count * group->rank, dtype);
     cz__operation operation = cz__operation_describe(CZ__SCATTER, count, dtype);
     operation.header.root = root;
     operation.exchanges = true;
@@ -138,6 +152,9 @@ cz_status cz_all_to_all(cz_group *group, const void *input, void *output, int64_
     cz_status mine = cz__check_buffer("all_to_all", input, count, group->size, dtype);
     if (mine == CZ_OK)
         mine = cz__check_buffer("all_to_all", output, count, group->size, dtype);
+    if (mine == CZ_OK)
+        mine = cz__check_apart("all_to_all", input, count * group->size, output,
+                               count * group->size, -1, dtype);
     cz__operation operation = cz__operation_describe(CZ__ALL_TO_ALL, count, dtype);
     operation.exchanges = true;
     operation.source = cz__region_of(group, CZ__REGION_EQUAL, input, count, dtype);

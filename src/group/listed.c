@@ -45,6 +45,11 @@ static cz_status describe_listed(const char *name, cz__operation_kind kind, cons
         mine = cz__check_buffer(name, own, counts[group->rank], 1, dtype);
     if (mine == CZ_OK && all_used)
         mine = cz__check_buffer(name, all, total, 1, dtype);
+    int64_t before = 0;
+    for (int r = 0; r < group->rank && mine == CZ_OK; r++)
+        before += counts[r];
+    if (mine == CZ_OK && own_used && all_used)
+        mine = cz__check_apart(name, own, counts[group->rank], all, total, before, dtype);
     return mine;
 }
 
@@ -139,13 +144,16 @@ static cz_status check_blocks(const char *list, const cz_group *group, const voi
 cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtype dtype,
                               const cz_operation_options *options)
 {
-    int64_t sent = 0, received;
+    int64_t sent = 0, received = 0;
     cz_status mine = blocks->mine;
     if (mine == CZ_OK)
         mine = check_blocks("send_counts", group, blocks->input, blocks->send_counts, dtype, &sent);
     if (mine == CZ_OK)
         mine = check_blocks("receive_counts", group, blocks->output, blocks->receive_counts, dtype,
                             &received);
+    if (mine == CZ_OK)
+        mine = cz__check_apart("all_to_all_v", blocks->input, sent, blocks->output, received, -1,
+                               dtype);
     cz__operation operation = cz__operation_describe(CZ__ALL_TO_ALL_V, sent, dtype);
     operation.longest =
         CZ__ROUNDS * group->segment_bytes; /* no rank knows them all: as large ones */

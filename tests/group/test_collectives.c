@@ -164,6 +164,69 @@ TEST(a_group_of_one)
     cz_group_destroy(NULL);
 }
 
+/* On rank 1 alone input and output overlap in a way that is not allowed: all ranks are told. */
+static cz_status each_overlapping(cz_group *group, void *arg)
+{
+    enum { RANKS = 3, COUNT = 10 };
+    static const int64_t counts[RANKS] = {COUNT, COUNT, COUNT};
+    static const char sentence[] = "rank 1: %s: input and output share memory";
+    const bool odd = cz_group_rank(group) == 1;
+    float one[(RANKS + 1) * COUNT] = {0}, two[(RANKS + 1) * COUNT];
+    float *other = odd ? one + 5 : two;
+    cz_status got[11];
+    char wanted[128];
+    static const char *const names[] = {
+        "all_gather",   "reduce_scatter",   "reduce",   "gather",    "scatter",     "all_to_all",
+        "all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v"};
+    for (int k = 0; k < 11; k++) {
+        switch (k) {
+        case 0:
+            got[k] = cz_all_gather(group, one, other, COUNT, CZ_F32, NULL);
+            break;
+        case 1:
+            got[k] = cz_reduce_scatter(group, one, other, COUNT, CZ_F32, CZ_SUM, NULL);
+            break;
+        case 2:
+            got[k] = cz_reduce(group, one, other, COUNT, CZ_F32, CZ_SUM, 1, NULL);
+            break;
+        case 3:
+            got[k] = cz_gather(group, one, other, COUNT, CZ_F32, 1, NULL);
+            break;
+        case 4:
+            got[k] = cz_scatter(group, one, other, COUNT, CZ_F32, 1, NULL);
+            break;
+        case 5:
+            got[k] = cz_all_to_all(group, one, other, COUNT, CZ_F32, NULL);
+            break;
+        case 6:
+            got[k] = cz_all_gather_v(group, one, other, counts, CZ_F32, NULL);
+            break;
+        case 7:
+            got[k] = cz_reduce_scatter_v(group, one, other, counts, CZ_F32, CZ_SUM, NULL);
+            break;
+        case 8:
+            got[k] = cz_gather_v(group, one, other, counts, CZ_F32, 1, NULL);
+            break;
+        case 9:
+            got[k] = cz_scatter_v(group, one, other, counts, CZ_F32, 1, NULL);
+            break;
+        default:
+            got[k] = cz_all_to_all_v(group, one, counts, other, counts, CZ_F32, NULL);
+        }
+        snprintf(wanted, sizeof wanted, sentence, names[k]);
+        CHECK(got[k] == CZ_ERR_ARGUMENT && strstr(cz_last_error(), wanted), "%s: %s %.150s",
+              names[k], cz_status_name(got[k]), cz_last_error());
+    }
+    return cz_barrier(group, NULL);
+}
+
+TEST(buffers_that_overlap_are_refused_on_all_ranks)
+{
+    char why[256];
+    if (cz_test_run_ranks(3, each_overlapping, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
 TEST(no_group)
 {
     float x = 0;
