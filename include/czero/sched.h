@@ -242,7 +242,9 @@ CZ_API cz_status cz_sched_step_to(cz_sched *sched, double epoch);
  *  Local, or with a group in its options collective: every rank of that group. Parameter groups
  *  that were added since take part.
  *  @return as cz_sched_step(); CZ_ERR_ARGUMENT: another kind of scheduler. With a group also what
- *          cz_all_reduce() returns, seen by all ranks: nothing was changed. */
+ *          cz_all_reduce() returns, and CZ_ERR_MISMATCH (ranks report to schedulers that differ in
+ *          an option, in how far they have come, or in the optimizer's groups and rates), seen by
+ *          all ranks: nothing was changed. */
 CZ_API cz_status cz_sched_step_metric(cz_sched *sched, double metric);
 
 /** The rate that the last step left with a parameter group; NaN if there is no such scheduler or

@@ -494,6 +494,18 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
     }
 }
 
+void cz__describe_named_members(cz__description *d, const cz_optim *optim)
+{
+    cz__describe_members(d, optim);
+    for (int64_t g = 0; g < cz__optim_group_count(optim); g++) {
+        int64_t count = 0;
+        const int64_t *params = cz__optim_group_params(optim, g, &count);
+        const char *name = count > 0 ? cz__model_name(optim->model, params[0]) : "";
+        cz__describe(d, &(cz__subject){"the first member", "parameter group", g, NULL, "is"},
+                     CZ__FIELD_TEXT, name, strlen(name));
+    }
+}
+
 /* With the names of those that were added. */
 static void describe_hypers(cz__description *d, const cz_optim *optim, int64_t g)
 {

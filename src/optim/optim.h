@@ -230,6 +230,9 @@ void cz__load_destroy(cz__load **load);
 void cz__describe_rule(cz__description *description, const cz_rule *rule);
 /* How many parameter groups there are, and their members. */
 void cz__describe_members(cz__description *description, const cz_optim *optim);
+/* With the name of each one's first member: for optimizers whose models nobody else compares, which
+ * are told apart by it. */
+void cz__describe_named_members(cz__description *description, const cz_optim *optim);
 /* All values of all groups, with the names of those that were added. */
 void cz__describe_hypers(cz__description *description, const cz_optim *optim);
 /* A fingerprint of a group's, for ranks with the same rule; `print`: of what comes before. */

@@ -3,6 +3,8 @@
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "collective/description.h"
+#include "optim/optim.h"
 #include "sched/object.h"
 
 #include <math.h>
@@ -71,14 +73,6 @@ static cz_status take(cz_sched *sched, cz__rates *rates, double metric)
     return CZ_OK;
 }
 
-static cz_status agree(const cz_sched *sched, double *metric)
-{
-    const plateau_sched *s = (const void *)sched;
-    return s->group
-               ? cz_all_reduce(s->group, metric, 1, CZ_F64, s->agree, CZ_LABEL("plateau metric"))
-               : CZ_OK;
-}
-
 static cz_status publish(const cz_sched *sched, int64_t g)
 {
     return CZ_OK;
@@ -97,6 +91,57 @@ static const cz__field fields[] = {
     CZ__SCHED_FIELD(INTEGER, plateau_sched, bad_reports, CZ__FROM(0)),
     CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown_left, CZ__FROM(0)),
 };
+
+/* ---- what ranks have in common ---- */
+
+static void describe_list(cz__description *d, const char *name, const cz__list *list)
+{
+    cz__describe_number(d, &(cz__subject){"the number of entries", name, -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, list->count);
+    for (int64_t k = 0; k < list->count; k++)
+        cz__describe(d, &(cz__subject){NULL, name, k, NULL, "is"}, CZ__FIELD_REAL, &list->items[k],
+                     sizeof list->items[k]);
+}
+
+/* On which optimizer, the options, how far it has come, and from which rates it goes on. */
+static void describe(cz__description *d, const void *context)
+{
+    static const char *const reductions[] = {"none", "sum", "average", "max", "min", NULL};
+    const plateau_sched *s = context;
+    const cz_optim *optim = s->sched.optim;
+    cz__describe_named_members(d, optim);
+    cz__describe_word(d, &(cz__subject){NULL, "option agree", -1, NULL, "is"}, reductions,
+                      (int64_t)s->agree);
+    for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+        const void *value = (const char *)s + fields[f].offset;
+        const cz__subject subject = {NULL, fields[f].name, -1, NULL, "is"};
+        if (fields[f].type == CZ__SCHED_PER_GROUP)
+            describe_list(d, fields[f].name, value);
+        else if (fields[f].type == CZ__SCHED_REAL)
+            cz__describe(d, &subject, CZ__FIELD_REAL, value, sizeof(double));
+        else
+            cz__describe_number(d, &subject, CZ__FIELD_NUMBER, *(const int64_t *)value);
+    }
+    for (int64_t g = 0; g < cz__optim_group_count(optim); g++) {
+        double lr = 0;
+        (void)cz_optim_get_hyper(optim, g, "lr", &lr);
+        cz__describe(d, &(cz__subject){"lr", "parameter group", g, NULL, "is"}, CZ__FIELD_REAL, &lr,
+                     sizeof lr);
+    }
+}
+
+static cz_status agree(const cz_sched *sched, double *metric)
+{
+    const plateau_sched *s = (const void *)sched;
+    cz__description room = {0};
+    if (!s->group)
+        return CZ_OK;
+    const cz_status status = cz__agree_on(s->group, "plateau scheduler", describe, s, CZ_OK, &room);
+    cz__description_clear(&room);
+    return status
+               ? status
+               : cz_all_reduce(s->group, metric, 1, CZ_F64, s->agree, CZ_LABEL("plateau metric"));
+}
 
 static const cz__sched_kind kind = {
     .name = "plateau",

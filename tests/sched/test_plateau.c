@@ -155,6 +155,81 @@ TEST(ranks_agree)
         }
 }
 
+/* ---- ranks that differ ---- */
+
+typedef struct differing {
+    int what;
+    const char *sentence;
+} differing;
+
+/* With the other options, or the other of two optimizers, on rank 1; then it is as on the others. */
+static cz_status each_rank_differs(cz_group *group, void *context)
+{
+    const differing *d = context;
+    static const int64_t one = 1;
+    static const char *const names[] = {"a", "b"};
+    float values[2] = {0}, grads[2] = {0};
+    cz_model *models[2];
+    cz_optim *optims[2];
+    cz_sched *scheds[2];
+    const int odd = cz_group_rank(group) == 1;
+    cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    o.group = group;
+    for (int k = 0; k < 2; k++) {
+        CZ_TRY(cz_model_create(&models[k]));
+        CZ_TRY(cz_model_add(models[k], names[k], &values[k], &grads[k], CZ_F32, 1, &one));
+        CZ_TRY(cz_optim_create(&optims[k], models[k], cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}), NULL));
+    }
+    if (odd) {
+        o.factor = d->what == 1 ? 0.5 : 0;
+        o.patience = d->what == 2 ? 3 : 0;
+        o.threshold = d->what == 3 ? 0.2 : 0;
+        o.cooldown = d->what == 4;
+        o.min_lr = d->what == 5 ? 0.01 : 0;
+        o.eps = d->what == 6 ? 0.1 : 0;
+        o.maximize = d->what == 7;
+        o.absolute = d->what == 8;
+        o.agree = d->what == 9 ? CZ_MAX : (cz_reduction)0;
+    }
+    CZ_TRY(cz_sched_create_plateau(&scheds[0], optims[0], &o));
+    o = (cz_sched_plateau_options)CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    o.group = group;
+    CZ_TRY(cz_sched_create_plateau(&scheds[1], optims[1], &o));
+    if (odd && d->what == 10)
+        CZ_TRY(cz_optim_set_hyper(optims[0], 0, "lr", 0.2));
+    const cz_status status = cz_sched_step_metric(scheds[odd && d->what == 0], 1);
+    if (status != CZ_ERR_MISMATCH || !strstr(cz_last_error(), d->sentence))
+        return cz_fail(CZ_ERR_STATE, "%s: %.200s, wanted …%s…", cz_status_name(status),
+                       cz_last_error(), d->sentence);
+    CZ_TRY(cz_sched_step_metric(scheds[1], 1));
+    for (int k = 0; k < 2; k++) {
+        cz_sched_destroy(&scheds[k]);
+        cz_optim_destroy(&optims[k]);
+        cz_model_destroy(&models[k]);
+    }
+    return CZ_OK;
+}
+
+TEST(ranks_that_differ_take_no_metric)
+{
+    static const differing all[] = {
+        {0, "is 'b' on rank 1, 'a' on rank 0"},
+        {1, "factor is 0.5 on rank 1, 0.1 on rank 0"},
+        {2, "patience is 3 on rank 1, 10 on rank 0"},
+        {3, "threshold is 0.2 on rank 1"},
+        {4, "cooldown is 1 on rank 1, 0 on rank 0"},
+        {5, "min_lr 0 is 0.01 on rank 1, 0 on rank 0"},
+        {6, "eps is 0.1 on rank 1"},
+        {7, "maximize is 1 on rank 1, 0 on rank 0"},
+        {8, "absolute is 1 on rank 1, 0 on rank 0"},
+        {9, "option agree is max on rank 1, average on rank 0"},
+        {10, "lr of parameter group 0 is 0.2 on rank 1, 0.1 on rank 0"}};
+    char why[256];
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (cz_test_run_ranks(2, each_rank_differs, (void *)&all[k], why) != CZ_OK)
+            fail_msg("%d: %s", all[k].what, why);
+}
+
 int main(void)
 {
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
