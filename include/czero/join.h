@@ -75,8 +75,9 @@ CZ_INIT_FUNCTION(cz_joinable, CZ_JOINABLE_INIT)
  *  outlives the join
  *  @return CZ_OK. CZ_ERR_ARGUMENT (no joinables, options out of range, another number of ranks),
  *          CZ_ERR_MISMATCH (options; a joinable's name, which object it is, what it has of `shadow`
- *          and `finish`), CZ_ERR_STATE (a joinable has joined already), CZ_ERR_UNSUPPORTED (a rule
- *          for the division that a joinable does not know), CZ_ERR_MEMORY. */
+ *          and `finish`; rule, groups and values of an optimizer that is not sharded), CZ_ERR_STATE
+ *          (a joinable has joined already), CZ_ERR_UNSUPPORTED (a rule for the division that a
+ *          joinable does not know), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables,
                                int count, const cz_join_options *options);
 

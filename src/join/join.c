@@ -15,6 +15,7 @@
 #include "base/thread.h"
 #include "group/collective.h"
 #include "collective/description.h"
+#include "optim/optim.h"
 
 enum { LONG_SHADOW = 1000 };
 
@@ -28,12 +29,13 @@ typedef struct word {
 struct cz_join {
     cz_group *group; /* owned */
     cz_join_options options;
-    cz_step_options step;   /* what options.step points to */
-    int rank;               /* in the group that it was given */
-    cz_joinable *joinables; /* owned */
-    cz__object *objects;    /* owned: of the library's own joinables; of others zeroed */
-    int count, entered;     /* the first so many have entered */
-    word *words;            /* owned: of each rank */
+    cz_step_options step;    /* what options.step points to */
+    int rank;                /* in the group that it was given */
+    cz_joinable *joinables;  /* owned */
+    cz__object *objects;     /* owned: of the library's own joinables; of others zeroed */
+    const cz_optim **optims; /* owned: those of unsharded optimizers; others NULL */
+    int count, entered;      /* the first so many have entered */
+    word *words;             /* owned: of each rank */
     /* Of the last exchange: how many were active, the highest of them, what they are about to
      * do. */
     int active, source, next;
@@ -188,8 +190,9 @@ static cz_status build_join(cz_join *join, int ranks, const cz_joinable *joinabl
                         joinables ? ", wanted 1 or more" : " at NULL");
     join->joinables = cz__calloc((size_t)count, sizeof *join->joinables);
     join->objects = cz__calloc((size_t)count, sizeof *join->objects);
+    join->optims = cz__calloc((size_t)count, sizeof *join->optims);
     join->words = cz__calloc((size_t)ranks, sizeof *join->words);
-    if (!join->joinables || !join->objects || !join->words)
+    if (!join->joinables || !join->objects || !join->optims || !join->words)
         return cz__fail(CZ_ERR_MEMORY, "join: tables of %d joinables, %d ranks", count, ranks);
     join->count = count;
     CZ_TRY(read_options(join, joinables, options));
@@ -214,6 +217,13 @@ static void describe_joinable(const cz_join *join, int k, cz__description *d)
                       join->joinables[k].shadow != NULL);
     cz__describe_word(d, &(cz__subject){"finish", "joinable", k, name, "is"}, words,
                       join->joinables[k].finish != NULL);
+    cz__describe_word(d, &(cz__subject){"an unsharded optimizer", "joinable", k, name, "is"}, words,
+                      join->optims[k] != NULL);
+    if (join->optims[k]) {
+        cz__describe_rule(d, cz__optim_rule(join->optims[k]));
+        cz__describe_named_members(d, join->optims[k]);
+        cz__describe_hypers(d, join->optims[k]);
+    }
 }
 
 static void describe_join(cz__description *d, const void *context)
@@ -236,6 +246,7 @@ static void destroy(cz_join *join)
     cz_group_destroy(&join->group);
     cz__free(join->joinables);
     cz__free(join->objects);
+    cz__free(join->optims);
     cz__free(join->words);
     cz__free(join);
 }
@@ -427,9 +438,11 @@ void cz__join_hold(cz_join *join, int change)
 
 static cz_status enter_optim(void *object, cz_join *join, int number)
 {
-    (void)join;
-    (void)number;
-    return object ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "join: optim is NULL");
+    if (!object)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: optim is NULL");
+    if (join) /* ranks compare its rule, groups and values: it has no group to be known by */
+        join->optims[number] = object;
+    return CZ_OK;
 }
 
 static cz_status shadow_optim(void *object, cz_join *join)

@@ -248,6 +248,48 @@ static cz_status refused(cz_group *group, void *context)
     return status;
 }
 
+/* Unsharded optimizers have no group by which they are known: what they are of tells them apart. */
+static cz_status other_optimizers(cz_group *group, void *context)
+{
+    static const int64_t one = 1;
+    static const char *const names[] = {"a", "b"};
+    const int odd = cz_group_rank(group) == 1;
+    float values[2] = {0}, grads[2] = {0};
+    cz_model *models[2] = {NULL, NULL};
+    cz_optim *optims[2] = {NULL, NULL};
+    cz_joinable joinables[2] = {CZ_JOINABLE_INIT, CZ_JOINABLE_INIT};
+    cz_join *join = NULL;
+    cz_status status = CZ_OK;
+    for (int k = 0; k < 2; k++) {
+        THEN(cz_model_create(&models[k]));
+        THEN(cz_model_add(models[k], names[k], &values[k], &grads[k], CZ_F32, 1, &one));
+        THEN(cz_optim_create(&optims[k], models[k], cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}), NULL));
+    }
+    for (int k = 0; k < 2; k++)
+        THEN(cz_optim_joinable(optims[odd ? 1 - k : k], &joinables[k]));
+    THEN(expect(cz_join_begin(&join, group, joinables, 2, NULL), CZ_ERR_MISMATCH,
+                "is 'b' on rank 1, 'a' on rank 0"));
+    for (int k = 0; k < 2; k++)
+        THEN(cz_optim_joinable(optims[k], &joinables[k]));
+    if (odd)
+        THEN(cz_optim_set_hyper(optims[1], 0, "lr", 0.2));
+    THEN(expect(cz_join_begin(&join, group, joinables, 2, NULL), CZ_ERR_MISMATCH,
+                "lr of parameter group 0 is 0.2 on rank 1, 0.1 on rank 0"));
+    THEN(cz_optim_set_hyper(optims[1], 0, "lr", 0.2));
+    THEN(cz_join_begin(&join, group, joinables, 2, NULL));
+    THEN(cz_join_end(&join, CZ_OK));
+    for (int k = 0; k < 2; k++) {
+        cz_optim_destroy(&optims[k]);
+        cz_model_destroy(&models[k]);
+    }
+    return status;
+}
+
+TEST(unsharded_optimizers_that_differ_are_not_joined)
+{
+    assert_ranks_ok(2, other_optimizers, NULL);
+}
+
 TEST(what_is_refused)
 {
     for (int world = 1; world <= 3; world++)
