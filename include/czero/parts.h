@@ -97,9 +97,9 @@ CZ_API cz_status cz_parts_restart(cz_parts *parts);
  *
  *  Collective; before the first part of a step.
  *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
- *  @return CZ_OK. CZ_ERR_ARGUMENT (a weight below 0 or not finite, or the sum of all; NULL on some
- *          ranks only), CZ_ERR_STATE (a part was added, or its pass has begun; there are other
- *          parts over the same model). */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a weight below 0 or not finite, or the sum of all),
+ *          CZ_ERR_MISMATCH (NULL on some ranks only), CZ_ERR_STATE (a part was added, or its pass has
+ *          begun; there are other parts over the same model). */
 CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
 
 /** The mean over all parts of losses and metrics, added in the same tree and with the same weights:
@@ -117,7 +117,7 @@ CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t co
  *  rank has it: for dropout and augmentation. Pure; local; any thread. */
 CZ_API uint64_t cz_parts_stream(int64_t step, int part);
 
-/** Run a part; see cz_parts_check(). Its gradients are zero when it is called. */
+/** Run a part; see cz_parts_check(). It has the program's floating-point environment. Its gradients are zero when it is called. */
 typedef cz_status (*cz_parts_run)(int part, void *context);
 
 /** Does one part give the same gradients twice, bit for bit? `run` is called two times for each of

@@ -141,6 +141,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     }
     cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
     ddp->parts = ddp->options.parts;
+    cz__parts_say_if_left_out(ddp->parts, model, group, ddp->object.name);
     if (ddp->parts)
         cz__parts_take(ddp->parts, CZ__PARTS_DDP);
     cz__group_serve(ddp->group, &ddp->object);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/float_mode.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -53,6 +54,7 @@ struct cz_parts {
     bool broken;    /* a part was added in part */
     bool abandoned; /* the program has destroyed them */
     bool froze;
+    bool warned; /* that nobody uses them */
 };
 
 const cz__option_table cz__parts_options = CZ__OPTION_TABLE(
@@ -364,6 +366,27 @@ cz_status cz__parts_check_free(const cz_parts *parts, const char *part)
                                                  : "; make parts of its own");
 }
 
+void cz__parts_say_if_left_out(const cz_parts *given, cz_model *model, const cz_group *group,
+                               const char *object)
+{
+    if (!given && cz__model_count_parts(model, 0) > 0 && cz_group_rank(group) == 0)
+        cz__log(CZ_LOG_WARN,
+                "%s is over a model that has parts, and is made without them: it will take the "
+                "gradients of one part for those of all; give it option parts",
+                object);
+}
+
+/* The sums of a step that nobody will make. */
+static void say_if_nobody_uses(cz_parts *parts)
+{
+    if (parts->user == CZ__PARTS_FREE && !parts->warned && cz_group_rank(parts->group) == 0)
+        cz__log(CZ_LOG_WARN,
+                "%s: all parts of this rank were added, and nothing uses them: give a sharded "
+                "optimizer or a data-parallel model option parts",
+                parts->object.name);
+    parts->warned = true;
+}
+
 void cz__parts_take(cz_parts *parts, cz__parts_user user)
 {
     parts->user = user;
@@ -457,10 +480,18 @@ static cz_status exchange_weights(cz_parts *parts, const double *weights, double
     return CZ_OK;
 }
 
+static void describe_weights(cz__description *d, const void *weights)
+{
+    static const char *const words[] = {"NULL", "given", NULL};
+    cz__describe_word(d, &(cz__subject){NULL, "the list of weights", -1, NULL, "is"}, words,
+                      weights != NULL);
+}
+
 cz_status cz_parts_set_weights(cz_parts *parts, const double *weights)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
+    cz__description room = {0};
     bool same;
     if (!parts)
         return cz__fail(CZ_ERR_ARGUMENT, "parts set_weights: parts is NULL");
@@ -474,8 +505,8 @@ cz_status cz_parts_set_weights(cz_parts *parts, const double *weights)
     if (status)
         goto done;
     if (!same)
-        status =
-            cz__fail(CZ_ERR_ARGUMENT, "parts set_weights: weights are NULL on some ranks only");
+        status = cz__agree_on(parts->group, "parts set_weights", describe_weights, weights, CZ_OK,
+                              &room);
     else if (weights)
         status = exchange_weights(parts, weights, all);
     if (!weights && same) {
@@ -484,6 +515,7 @@ cz_status cz_parts_set_weights(cz_parts *parts, const double *weights)
         take_shares(parts, all, (double)count);
     }
 done:
+    cz__description_clear(&room);
     cz__free(all);
     return status;
 }
@@ -515,10 +547,17 @@ static cz_status mean(cz_parts *parts, const double *values, int count, double *
     return CZ_OK;
 }
 
+static void describe_count(cz__description *d, const void *count)
+{
+    cz__describe_number(d, &(cz__subject){NULL, "count", -1, NULL, "is"}, CZ__FIELD_NUMBER,
+                        *(const int64_t *)count);
+}
+
 cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, double *means)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
+    cz__description room = {0};
     bool same;
     if (!parts)
         return cz__fail(CZ_ERR_ARGUMENT, "parts mean: parts is NULL");
@@ -531,9 +570,10 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, do
     cz_status status =
         cz__agree_for(parts->group, &parts->object, mine, (uint64_t)count, &same, "parts: mean");
     if (!status && !same)
-        status = cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts");
+        status = cz__agree_on(parts->group, "parts mean", describe_count, &count, CZ_OK, &room);
     if (!status)
         status = mean(parts, values, (int)count, all, means);
+    cz__description_clear(&room);
     cz__free(all);
     return status;
 }
@@ -696,6 +736,8 @@ cz_status cz_parts_add(cz_parts *parts)
         if (cz__model_requires_grad(parts->model, p))
             CZ_TRY(cz__parts_add_param(parts, p, cz__model_gradient_address(parts->model, p)));
     cz__parts_next(parts);
+    if (parts->added == parts->own_count)
+        say_if_nobody_uses(parts);
     return CZ_OK;
 }
 

@@ -34,7 +34,10 @@ size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count);
 typedef enum cz__parts_user { CZ__PARTS_FREE, CZ__PARTS_DDP, CZ__PARTS_ZERO } cz__parts_user;
 cz_status cz__parts_check_free(const cz_parts *parts, const char *part);
 void cz__parts_take(cz_parts *parts, cz__parts_user user);
-void cz__parts_leave(cz_parts *parts);           /* what was added is forgotten */
+void cz__parts_leave(cz_parts *parts); /* what was added is forgotten */
+/* An object is made over a model without its parts, if that has some: a line in the log. */
+void cz__parts_say_if_left_out(const cz_parts *given, cz_model *model, const cz_group *group,
+                               const char *object);
 void cz__parts_hold(cz_parts *parts, bool held); /* a pass is under way, or over */
 
 /* ---- a part ---- */

@@ -195,6 +195,8 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
             cz__parts_take(zero->parts, CZ__PARTS_ZERO);
         zero->has_parts = zero->parts != NULL;
         say_if_averaged_twice(zero);
+        cz__parts_say_if_left_out(zero->ddp ? cz__ddp_parts(zero->ddp) : zero->parts, model, group,
+                                  zero->object.name);
         cz__bucket_view_enter(zero, view);
         zero->is_bound = zero->ddp != NULL;
         if (zero->is_bound)

@@ -345,8 +345,8 @@ static cz_status weights_that_are_none_are_refused_on_all_ranks(subject *s, cz_g
     CZ_TRY(try_weights(s, INFINITY, "rank 1: parts set_weights: that of part 7 is inf"));
     CZ_TRY(expect(cz_parts_set_weights(s->parts, enormous), CZ_ERR_ARGUMENT,
                   "those of all parts sum up to inf"));
-    CZ_TRY(expect(cz_parts_set_weights(s->parts, rank == 2 ? NULL : alike), CZ_ERR_ARGUMENT,
-                  "weights are NULL on some ranks only"));
+    CZ_TRY(expect(cz_parts_set_weights(s->parts, rank == 2 ? NULL : alike), CZ_ERR_MISMATCH,
+                  "the list of weights is NULL on rank 2, given on rank 0"));
     CZ_TRY(step(s));
     set_gradients(s, cz_parts_own(s->parts, 0));
     if (rank == 1)
@@ -372,7 +372,7 @@ static cz_status means_of_nothing_are_refused_on_all_ranks(subject *s, cz_group 
     CZ_TRY(expect(cz_parts_mean(s->parts, values, 65537, means), CZ_ERR_ARGUMENT,
                   "count is 65537, wanted 1 to 65536"));
     CZ_TRY(expect(cz_parts_mean(s->parts, values, rank == 1 ? 2 : 1, means), CZ_ERR_MISMATCH,
-                  "ranks gave different counts"));
+                  "count is 2 on rank 1, 1 on rank 0"));
     CZ_TRY(cz_parts_mean(s->parts, values, 2, means));
     CHECK(means[0] == 1 && means[1] == 1, "means %g and %g", means[0], means[1]);
     return step(s);
@@ -1101,4 +1101,57 @@ TEST(a_rank_that_leaves_with_parts_missing_is_not_waited_for)
         run_ranks(RANKS, &options, leave_early, (void *)&kinds[k], outcomes);
         assert_all_ok(RANKS, outcomes, "kind %d", k);
     }
+}
+
+/* ---- parts that nothing uses ---- */
+
+static atomic_int lines_said;
+
+static void count_lines(cz_log_level level, const char *line, void *context)
+{
+    if (level == CZ_LOG_WARN && strstr(line, "option parts"))
+        lines_said++;
+}
+
+/* 0: an optimizer without its parts; 1: a data-parallel model without; 2: parts alone; 3: as it has to
+ * be. */
+static cz_status forget(cz_group *group, void *arg)
+{
+    const int what = *(int *)arg;
+    subject s = {.group = group};
+    cz_parts_options parts = CZ_PARTS_OPTIONS_INIT;
+    cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
+    parts.count = 8;
+    cz_status status = cz_test_memory_create(&s.memory, &layout);
+    THEN(cz_parts_create(&s.parts, group, s.memory.model, &parts));
+    if (what == 1)
+        THEN(cz_ddp_create(&s.ddp, group, s.memory.model, NULL));
+    zero.parts = what == 3 ? s.parts : NULL;
+    if (what == 0 || what == 3)
+        THEN(cz_zero_create(&s.zero, group, s.memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}),
+                            &zero));
+    for (int k = 0; k < 2 && what >= 2; k++) {
+        for (int i = 0; cz_parts_own(s.parts, i) >= 0; i++)
+            THEN(cz_parts_add(s.parts));
+        if (what == 2)
+            THEN(cz_parts_restart(s.parts));
+        else
+            THEN(cz_zero_step(s.zero, NULL, NULL));
+    }
+    clear(&s);
+    return status;
+}
+
+TEST(forgotten_parts_are_said)
+{
+    static const int said[] = {1, 1, 1, 0};
+    char why[256];
+    cz_log_set_sink(count_lines, NULL);
+    for (int what = 0; what < 4; what++) {
+        lines_said = 0;
+        if (cz_test_run_ranks(RANKS, forget, &what, why) != CZ_OK)
+            fail_msg("%d: %s", what, why);
+        assert_int_equal(lines_said, said[what]);
+    }
+    cz_log_set_sink(NULL, NULL);
 }
