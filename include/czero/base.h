@@ -26,8 +26,9 @@ CZ_BEGIN_DECLS
  *  kernels, communication hooks, continuations, backends, devices, functions of schedulers,
  *  joinables, sinks of the log; it may change the environment if it puts it back. Only a step's
  *  closure, what cz_parts_check() runs and the main function of cz_launch() run in the program's
- *  own: that of the thread that steps, or checks, and that of the thread that launches. cz_sum_add() has no rounding. A table of a device
- *  (device.h) that the program calls itself computes as the program does. */
+ *  own: that of the thread that steps, or checks, and that of the thread that launches.
+ *  cz_sum_add() has no rounding. A table of a device (device.h) that the program calls itself
+ *  computes as the program does. */
 
 /** Element types. Values are stable: they travel between ranks and into files. */
 typedef enum cz_dtype {

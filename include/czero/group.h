@@ -212,15 +212,15 @@ static inline cz_operation_options cz_operation_start(const char *text, cz_work 
  *  Buffers: contiguous CPU memory of the caller; an operation that was started owns them until its
  *  work is done. Counts are elements and equal on all ranks; 0 is allowed.
  *  @return CZ_OK. Seen by all ranks, no data moved, group usable: CZ_ERR_ARGUMENT (some rank gave a
- *          NULL buffer, a count below 0, an unknown type, a root outside the group, input and output
- *          that share memory where they must not),
- *          CZ_ERR_MISMATCH (ranks called different operations or gave different counts, types,
- *          reductions, roots), CZ_ERR_UNSUPPORTED (a reduction that does not exist for the type),
- *          CZ_ERR_MEMORY. Group broken, buffers undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE
- *          (inside a continuation of another group). For an operation that was started, they come
- *          from cz_work_wait(), except the local ones and those of a group that is broken already:
- *          then nothing was started and *work is NULL. So it is on a rank without memory for an
+ *          NULL buffer, a count below 0, an unknown type, a root outside the group, input and
+ *          output that share memory where they must not), CZ_ERR_MISMATCH (ranks called different
+ *          operations or gave different counts, types, reductions, roots),
+ *          CZ_ERR_UNSUPPORTED (a reduction that does not exist for the type), CZ_ERR_MEMORY. Group
+ *          broken, buffers undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (the
+ *          group itself is NULL; peers run into their timeout), CZ_ERR_STATE (inside a
+ *          continuation of another group). For an operation that was started, they come from
+ *          cz_work_wait(), except the local ones and those of a group that is broken already: then
+ *          nothing was started and *work is NULL. So it is on a rank without memory for an
  *          operation, whose call returns CZ_ERR_MEMORY when all ranks have come to know it; a
  *          continuation cannot wait for that, so that a second such operation breaks the group.
  */

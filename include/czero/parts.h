@@ -117,7 +117,8 @@ CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t co
  *  rank has it: for dropout and augmentation. Pure; local; any thread. */
 CZ_API uint64_t cz_parts_stream(int64_t step, int part);
 
-/** Run a part; see cz_parts_check(). It has the program's floating-point environment. Its gradients are zero when it is called. */
+/** Run a part; see cz_parts_check(). It has the program's floating-point environment. Its gradients
+ *  are zero when it is called. */
 typedef cz_status (*cz_parts_run)(int part, void *context);
 
 /** Does one part give the same gradients twice, bit for bit? `run` is called two times for each of

@@ -10,8 +10,8 @@ cz_status cz__no_group(const char *name);
 /* `blocks` times `count` elements must be a size, and not at NULL. */
 cz_status cz__check_buffer(const char *name, const void *buffer, int64_t count, int blocks,
                            cz_dtype dtype);
-/* Two buffers share no memory, unless the first is the elements of the second from `place` on; below
- * 0: not then either. */
+/* Two buffers share no memory, unless the first is the elements of the second from `place` on;
+ * below 0: not then either. */
 cz_status cz__check_apart(const char *name, const void *part, int64_t part_count, const void *whole,
                           int64_t whole_count, int64_t place, cz_dtype dtype);
 cz_status cz__check_reduction(const char *name, cz_reduction reduction, cz_dtype dtype);

@@ -212,8 +212,8 @@ static void fail_alone(cz_work *work)
     memcpy(work->sentence, header->sentence, sizeof work->sentence);
 }
 
-/* A rank that has given up this operation, or an earlier one, ends it for all that know: also for one
- * that comes after that and finds what the other had left for it before. */
+/* A rank that has given up this operation, or an earlier one, ends it for all that know: also for
+ * one that comes after that and finds what the other had left for it before. */
 static bool is_given_up(cz_work *work)
 {
     const cz_status intact = cz__group_intact(work->group, work->sequence);

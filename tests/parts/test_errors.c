@@ -1113,8 +1113,8 @@ static void count_lines(cz_log_level level, const char *line, void *context)
         lines_said++;
 }
 
-/* 0: an optimizer without its parts; 1: a data-parallel model without; 2: parts alone; 3: as it has to
- * be. */
+/* 0: an optimizer without its parts; 1: a data-parallel model without; 2: parts alone; 3: as it
+ * has to be. */
 static cz_status forget(cz_group *group, void *arg)
 {
     const int what = *(int *)arg;

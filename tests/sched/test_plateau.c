@@ -162,7 +162,7 @@ typedef struct differing {
     const char *sentence;
 } differing;
 
-/* With the other options, or the other of two optimizers, on rank 1; then it is as on the others. */
+/* With other options, or the other of two optimizers, on rank 1; then it is as on the others. */
 static cz_status each_rank_differs(cz_group *group, void *context)
 {
     const differing *d = context;
