@@ -68,7 +68,8 @@ CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
 /** Local: waits for no other rank; accepts NULL and *NULL; also in the middle of a pass (gradients
  *  are then undefined), and after cz_model_destroy(). Marks of passes that did not synchronise, for
  *  which no pass came that did, are lost, which a warning says: where the model goes on in another
- *  one, mark them there in a pass that does not synchronise. */
+ *  one, mark them there in a pass that does not synchronise. Of a sharded optimizer that is made on
+ *  it what needs passes fails from now on (CZ_ERR_STATE). */
 CZ_API void cz_ddp_destroy(cz_ddp **ddp);
 
 /** What this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is

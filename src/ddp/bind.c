@@ -131,8 +131,8 @@ static cz_status begin(void *context)
     const char *const part = "ddp: optimizers";
     bool same;
     const cz_status mine = cz__in_backward_begin(ddp->in_backward, NULL);
-    CZ_TRY(
-        cz__agree(ddp->control, mine, cz__in_backward_fingerprint(ddp->in_backward), &same, part));
+    const uint64_t print = mine == CZ_OK ? cz__in_backward_fingerprint(ddp->in_backward) : 0;
+    CZ_TRY(cz__agree(ddp->control, mine, print, &same, part));
     return same ? CZ_OK
                 : cz__agree_on(ddp->control, part, cz__in_backward_describe, ddp->in_backward,
                                CZ_OK, &ddp->room);

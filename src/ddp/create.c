@@ -178,24 +178,8 @@ static void warn_of_marks(const cz_ddp *ddp)
                 count, list, count > 8 ? ", …" : "");
 }
 
-void cz_ddp_destroy(cz_ddp **out)
+static void destroy(cz_ddp *ddp)
 {
-    CZ__OWN_FLOATS;
-    CZ__UNCANCELLED;
-    if (!out || !*out)
-        return;
-    cz_ddp *ddp = *out;
-    warn_of_marks(ddp);
-    cz_group_destroy(&ddp->group); /* nothing is on its way from here on */
-    cz_group_destroy(&ddp->control);
-    cz__ddp_release_hook(ddp);
-    cz__ddp_leave_in_backward(ddp);
-    if (ddp->parts)
-        cz__parts_leave(ddp->parts);
-    if (ddp->froze) {
-        (void)cz__model_count_ddp(ddp->model, -1);
-        cz__model_thaw(ddp->model);
-    }
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
     cz__pool_destroy(&ddp->reductions);
     cz__pool_destroy(&ddp->values);
@@ -215,5 +199,39 @@ void cz_ddp_destroy(cz_ddp **out)
     cz__free(ddp->full);
     pthread_mutex_destroy(&ddp->lock);
     cz__free(ddp);
+}
+
+/* The handle itself ends with the optimizer that is made on it. */
+void cz_ddp_destroy(cz_ddp **out)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    if (!out || !*out)
+        return;
+    cz_ddp *ddp = *out;
     *out = NULL;
+    warn_of_marks(ddp);
+    cz_group_destroy(&ddp->group); /* nothing is on its way from here on */
+    cz_group_destroy(&ddp->control);
+    cz__ddp_release_hook(ddp);
+    cz__ddp_leave_in_backward(ddp);
+    if (ddp->parts)
+        cz__parts_leave(ddp->parts);
+    ddp->parts = NULL;
+    if (ddp->froze) {
+        (void)cz__model_count_ddp(ddp->model, -1);
+        cz__model_thaw(ddp->model);
+    }
+    ddp->reduced = false;
+    atomic_store(&ddp->state, CZ__PASS_NONE);
+    ddp->ended = true;
+    if (!ddp->bound)
+        destroy(ddp);
+}
+
+void cz__ddp_let_go(cz_ddp *ddp)
+{
+    cz__ddp_bind(ddp, NULL, NULL);
+    if (ddp->ended)
+        destroy(ddp);
 }

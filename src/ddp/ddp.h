@@ -41,6 +41,9 @@ typedef struct cz__ddp_listener {
 /* From now on buckets are reduced along this map (borrowed), to the owners in it only, and stay as
  * they are; NULL: to all ranks, as before. Between passes. `listener` is copied; NULL: nobody. */
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener);
+/* The optimizer that it is bound to ends: cz__ddp_bind() with NULL. If the program has destroyed it
+ * already, it is gone then. */
+void cz__ddp_let_go(cz_ddp *ddp);
 
 /* Room for the operations that bring a bucket's values to all ranks. CZ_ERR_MEMORY. Before it is
  * bound to a listener that is told of reduced buckets; with cz__ddp_bind(NULL) it goes. */

@@ -113,6 +113,7 @@ struct cz_ddp {
     int64_t passes_before; /* of the training that this one goes on with */
     bool rebuilt;
     bool froze;
+    bool ended; /* by the program: nothing but the optimizer that is made on it has it */
     cz__description room;
     cz__overlap_memory overlaps;
     atomic_int state; /* CZ__PASS_…; it synchronises if `syncs` */

@@ -24,6 +24,7 @@ struct cz_in_backward {
     pthread_mutex_t lock; /* what an optimizer keeps for a step is for one parameter at a time */
     bool has_lock;
     bool begun;
+    bool ended;      /* by the program: nothing but who drives it has it */
     uint8_t *marked; /* owned; per parameter: in this step */
 };
 
@@ -96,16 +97,25 @@ cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, i
     return status;
 }
 
-void cz_in_backward_destroy(cz_in_backward **in_backward)
+static void destroy(cz_in_backward *in_backward)
 {
-    if (!in_backward || !*in_backward)
+    if (in_backward->has_lock)
+        pthread_mutex_destroy(&in_backward->lock);
+    cz__free(in_backward->optims);
+    cz__free(in_backward->marked);
+    cz__free(in_backward);
+}
+
+/* Who drives it has it still, and can begin no more steps. */
+void cz_in_backward_destroy(cz_in_backward **out)
+{
+    if (!out || !*out)
         return;
-    if ((*in_backward)->has_lock)
-        pthread_mutex_destroy(&(*in_backward)->lock);
-    cz__free((*in_backward)->optims);
-    cz__free((*in_backward)->marked);
-    cz__free(*in_backward);
-    *in_backward = NULL;
+    cz_in_backward *in_backward = *out;
+    *out = NULL;
+    in_backward->ended = true;
+    if (!in_backward->driven)
+        destroy(in_backward);
 }
 
 cz_model *cz__in_backward_model(const cz_in_backward *in_backward)
@@ -117,6 +127,8 @@ void cz__in_backward_drive(cz_in_backward *in_backward, bool driven)
 {
     in_backward->driven = driven;
     in_backward->begun = false;
+    if (in_backward->ended && !driven)
+        destroy(in_backward);
 }
 
 bool cz__in_backward_is_driven(const cz_in_backward *in_backward)
@@ -131,6 +143,8 @@ cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argumen
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     options.argument = argument;
     in_backward->begun = false;
+    if (in_backward->ended)
+        return cz__fail(CZ_ERR_STATE, "in backward: the program has destroyed it");
     for (int64_t k = 0; k < in_backward->count; k++) {
         CZ_TRY(cz__step_begin(in_backward->optims[k], &options, NULL, CZ_OK));
         CZ_TRY(cz__optim_check_gradients(in_backward->optims[k], true));

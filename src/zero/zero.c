@@ -20,7 +20,7 @@ void cz_zero_destroy(cz_zero **zero)
     if (!zero || !*zero)
         return;
     if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
-        cz__ddp_bind((*zero)->ddp, NULL, NULL);
+        cz__ddp_let_go((*zero)->ddp);
     else if ((*zero)->ddp)
         cz__ddp_release((*zero)->ddp);
     if ((*zero)->bucket_view && !cz__model_is_abandoned((*zero)->model)) /* else no tensors */

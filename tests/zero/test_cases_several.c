@@ -111,6 +111,79 @@ static cz_status ends(cz_group *world, void *context)
     return CZ_OK;
 }
 
+/* What is made on each other, in one of the orders; also in the middle of a pass. */
+static cz_status ends_on_each_other(cz_group *world, void *context)
+{
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    const cz_test_training training = layout(0);
+    cz_status status = CZ_OK;
+    for (int n = 0; n < 24 && status == CZ_OK; n++) {
+        cz_test_memory memory;
+        cz_parts *parts = NULL;
+        cz_ddp *ddp = NULL;
+        cz_zero *zero = NULL;
+        cz_optim *optim = NULL;
+        cz_in_backward *in_backward = NULL;
+        cz_parts_options cut = CZ_PARTS_OPTIONS_INIT;
+        cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
+        cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+        const bool sharded = n < 12, begun = n % 12 >= 6;
+        CZ_TRY(cz_test_memory_create(&memory, &training));
+        set_gradients(&memory, 0, n, 1, 0);
+        cut.count = cz_group_size(world);
+        if (sharded)
+            THEN(cz_parts_create(&parts, world, memory.model, &cut));
+        buckets.parts = parts;
+        THEN(cz_ddp_create(&ddp, world, memory.model, &buckets));
+        options.ddp = ddp;
+        if (sharded) {
+            THEN(cz_zero_create(&zero, world, memory.model, cz_rule_adam(), NULL, &options));
+        } else {
+            THEN(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, NULL));
+            THEN(cz_in_backward_create(&in_backward, &optim, 1, NULL));
+            THEN(cz_ddp_step_in_backward(ddp, in_backward));
+        }
+        if (begun) {
+            THEN(cz_ddp_begin(ddp, true));
+            THEN(cz_ddp_mark_ready(ddp, 0));
+        }
+        for (int k = 0; k < 3; k++) {
+            const int which = orders[n % 6][k];
+            if (which == 0)
+                cz_ddp_destroy(&ddp);
+            if (which == 0 && zero) { /* it is there, and has no passes any more */
+                cz_zero_info info = CZ_ZERO_INFO_INIT;
+                THEN(cz_zero_get_info(zero, &info));
+                if (status == CZ_OK && cz_zero_step(zero, NULL, NULL) == CZ_OK)
+                    status = cz_fail(CZ_ERR_INTERNAL, "a step without a pass");
+            }
+            if (which == 1)
+                cz_zero_destroy(&zero);
+            if (which == 1)
+                cz_in_backward_destroy(&in_backward);
+            if (which == 1 && !sharded && ddp && !begun &&
+                cz_ddp_begin(ddp, true) == CZ_OK) /* with what is gone */
+                status = cz_fail(CZ_ERR_INTERNAL, "a pass with optimizers that were destroyed");
+            if (which == 2)
+                cz_parts_destroy(&parts);
+            if (which == 2)
+                cz_optim_destroy(&optim);
+        }
+        cz_test_memory_destroy(&memory);
+        THEN(cz_barrier(world, NULL));
+    }
+    return status;
+}
+
+TEST(objects_that_are_made_on_each_other_end_in_every_order)
+{
+    const size_t before = cz_memory_bytes(CZ_MEMORY_GENERAL);
+    for (int world = 1; world <= 3; world += 2)
+        assert_ranks_ok(world, ends_on_each_other, NULL);
+    assert_int_equal(cz_memory_bytes(CZ_MEMORY_GENERAL), before);
+}
+
 TEST(objects_end_in_every_order)
 {
     assert_int_equal(cz_test_allocations_held(), 0);
