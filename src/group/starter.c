@@ -45,7 +45,12 @@ cz__starter cz__starter_find(int *processes)
         *processes = number_in("PMI_SIZE");
         return tasks == 1 ? CZ__STARTER_NONE : CZ__STARTER_PMI;
     }
-    return tasks > 1 ? CZ__STARTER_SLURM : CZ__STARTER_NONE;
+    if (tasks > 1)
+        return CZ__STARTER_SLURM;
+    *processes = number_in("WORLD_SIZE");
+    return *processes > 1 && is_set("RANK") && is_set("MASTER_ADDR") && is_set("MASTER_PORT")
+               ? CZ__STARTER_TORCH
+               : CZ__STARTER_NONE;
 }
 
 #define HOW                                                                                        \
@@ -68,6 +73,12 @@ static cz_status check_starter(cz__starter starter, int processes)
         return cz__fail(CZ_ERR_STATE,
                         "launch: srun started this as one of %d tasks and without PMI, so MPI "
                         "cannot find the others: " HOW,
+                        processes);
+    if (starter == CZ__STARTER_TORCH)
+        return cz__fail(CZ_ERR_STATE,
+                        "launch: RANK, WORLD_SIZE and MASTER_ADDR say that this is one of %d "
+                        "processes, as torchrun sets them, and MPI cannot find the others by "
+                        "these: " HOW,
                         processes);
     if (starter == CZ__STARTER_PMIX && !has_pmix_server())
         return cz__fail(CZ_ERR_STATE,
@@ -96,7 +107,8 @@ cz_status cz__starter_check_size(int size)
                                         [CZ__STARTER_OPENMPI] = "Open MPI's mpirun",
                                         [CZ__STARTER_PMI] = "a starter with PMI",
                                         [CZ__STARTER_PMIX] = "a starter with PMIx",
-                                        [CZ__STARTER_SLURM] = "srun"};
+                                        [CZ__STARTER_SLURM] = "srun",
+                                        [CZ__STARTER_TORCH] = "torchrun"};
     int processes;
     const cz__starter starter = cz__starter_find(&processes);
     if (size > 1 || processes <= 1)

@@ -10,7 +10,8 @@ typedef enum cz__starter {
     CZ__STARTER_OPENMPI, /* Open MPI's mpirun */
     CZ__STARTER_PMI,     /* MPICH's mpiexec, or Slurm's srun with PMI-2 */
     CZ__STARTER_PMIX,    /* srun with PMIx, or another starter that speaks it */
-    CZ__STARTER_SLURM    /* srun without any of these: no MPI will find the other tasks */
+    CZ__STARTER_SLURM,   /* srun without any of these: no MPI will find the other tasks */
+    CZ__STARTER_TORCH    /* torchrun, or one that sets the same variables: likewise */
 } cz__starter;
 
 /* As the environment says. *processes: how many the job has; 0: it does not say. */

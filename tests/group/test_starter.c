@@ -16,6 +16,10 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_STEP_ID",
                                         "SLURM_NTASKS",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
                                         "CZERO_BACKEND"};
 
 /* Of all that starters set only these: "NAME=VALUE NAME=VALUE". */
@@ -74,6 +78,10 @@ TEST(tasks_that_cannot_find_each_other_are_refused)
     expect_refused("SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=4", "one of 4 tasks");
     expect_refused("PMIX_RANK=0 SLURM_PROCID=0 SLURM_NTASKS=4", "no server of PMIx");
     expect_job("CZERO_BACKEND=threads SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4", false);
+    expect_refused("RANK=1 WORLD_SIZE=3 MASTER_ADDR=a MASTER_PORT=1", "one of 3 processes");
+    expect_job("CZERO_BACKEND=threads RANK=1 WORLD_SIZE=3 MASTER_ADDR=a MASTER_PORT=1", false);
+    expect_job("RANK=0 WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1", false);
+    expect_job("RANK=1 WORLD_SIZE=3", false); /* whosever these are */
 }
 
 TEST(a_world_of_one_among_many_processes_is_refused)
