@@ -26,16 +26,21 @@ typedef struct word {
     int32_t number; /* active: the joinable; joined: has this rank made no shadow? */
 } word;
 
+/* By what ranks tell joinables apart, beside their names. */
+typedef struct known {
+    cz__object object;     /* of the library's own that have a group; of others zeroed */
+    const cz_optim *optim; /* one that is not sharded; else NULL */
+} known;
+
 struct cz_join {
     cz_group *group; /* owned */
     cz_join_options options;
-    cz_step_options step;    /* what options.step points to */
-    int rank;                /* in the group that it was given */
-    cz_joinable *joinables;  /* owned */
-    cz__object *objects;     /* owned: of the library's own joinables; of others zeroed */
-    const cz_optim **optims; /* owned: those of unsharded optimizers; others NULL */
-    int count, entered;      /* the first so many have entered */
-    word *words;             /* owned: of each rank */
+    cz_step_options step;   /* what options.step points to */
+    int rank;               /* in the group that it was given */
+    cz_joinable *joinables; /* owned */
+    known *known;           /* owned: of each joinable */
+    int count, entered;     /* the first so many have entered */
+    word *words;            /* owned: of each rank */
     /* Of the last exchange: how many were active, the highest of them, what they are about to
      * do. */
     int active, source, next;
@@ -189,10 +194,9 @@ static cz_status build_join(cz_join *join, int ranks, const cz_joinable *joinabl
         return cz__fail(CZ_ERR_ARGUMENT, "join: %d joinables%s", count,
                         joinables ? ", wanted 1 or more" : " at NULL");
     join->joinables = cz__calloc((size_t)count, sizeof *join->joinables);
-    join->objects = cz__calloc((size_t)count, sizeof *join->objects);
-    join->optims = cz__calloc((size_t)count, sizeof *join->optims);
+    join->known = cz__calloc((size_t)count, sizeof *join->known);
     join->words = cz__calloc((size_t)ranks, sizeof *join->words);
-    if (!join->joinables || !join->objects || !join->optims || !join->words)
+    if (!join->joinables || !join->known || !join->words)
         return cz__fail(CZ_ERR_MEMORY, "join: tables of %d joinables, %d ranks", count, ranks);
     join->count = count;
     CZ_TRY(read_options(join, joinables, options));
@@ -212,17 +216,17 @@ static void describe_joinable(const cz_join *join, int k, cz__description *d)
     const char *name = name_of(join, k);
     cz__describe(d, &(cz__subject){"the name", "joinable", k, NULL, "is"}, CZ__FIELD_TEXT, name,
                  strlen(name));
-    cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"}, &join->objects[k]);
+    cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"}, &join->known[k].object);
     cz__describe_word(d, &(cz__subject){"shadow", "joinable", k, name, "is"}, words,
                       join->joinables[k].shadow != NULL);
     cz__describe_word(d, &(cz__subject){"finish", "joinable", k, name, "is"}, words,
                       join->joinables[k].finish != NULL);
     cz__describe_word(d, &(cz__subject){"an unsharded optimizer", "joinable", k, name, "is"}, words,
-                      join->optims[k] != NULL);
-    if (join->optims[k]) {
-        cz__describe_rule(d, cz__optim_rule(join->optims[k]));
-        cz__describe_named_members(d, join->optims[k]);
-        cz__describe_hypers(d, join->optims[k]);
+                      join->known[k].optim != NULL);
+    if (join->known[k].optim) {
+        cz__describe_rule(d, cz__optim_rule(join->known[k].optim));
+        cz__describe_named_members(d, join->known[k].optim);
+        cz__describe_hypers(d, join->known[k].optim);
     }
 }
 
@@ -245,8 +249,7 @@ static void destroy(cz_join *join)
     leave(join);
     cz_group_destroy(&join->group);
     cz__free(join->joinables);
-    cz__free(join->objects);
-    cz__free(join->optims);
+    cz__free(join->known);
     cz__free(join->words);
     cz__free(join);
 }
@@ -424,7 +427,7 @@ cz_status cz__join_enter(cz_join **present, cz_join *join, int number, const cz_
         return cz__fail(CZ_ERR_ARGUMENT, "join: this is rank %d of the %s, rank %d of the group",
                         cz_group_rank(group), what, join->rank);
     if (join)
-        join->objects[number] = *object;
+        join->known[number].object = *object;
     *present = join && !join->options.disabled ? join : NULL;
     return CZ_OK;
 }
@@ -441,7 +444,7 @@ static cz_status enter_optim(void *object, cz_join *join, int number)
     if (!object)
         return cz__fail(CZ_ERR_ARGUMENT, "join: optim is NULL");
     if (join) /* ranks compare its rule, groups and values: it has no group to be known by */
-        join->optims[number] = object;
+        join->known[number].optim = object;
     return CZ_OK;
 }
 
