@@ -139,7 +139,7 @@ enum { PATTERN = 0x33 };
 
 typedef struct call {
     int64_t send_counts[MANY_RANKS], receive_counts[MANY_RANKS];
-    unsigned char input[4 * MANY_RANKS], output[4 * MANY_RANKS];
+    unsigned char input[16 * MANY_RANKS], output[16 * MANY_RANKS]; /* two of any type for each */
 } call;
 
 static void make_call(call *c)
