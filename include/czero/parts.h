@@ -98,8 +98,8 @@ CZ_API cz_status cz_parts_restart(cz_parts *parts);
  *  Collective; before the first part of a step.
  *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
  *  @return CZ_OK. CZ_ERR_ARGUMENT (a weight below 0 or not finite, or the sum of all),
- *          CZ_ERR_MISMATCH (NULL on some ranks only), CZ_ERR_STATE (a part was added, or its pass has
- *          begun; there are other parts over the same model). */
+ *          CZ_ERR_MISMATCH (NULL on some ranks only), CZ_ERR_STATE (a part was added, or its pass
+ *          has begun; there are other parts over the same model). */
 CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
 
 /** The mean over all parts of losses and metrics, added in the same tree and with the same weights:
