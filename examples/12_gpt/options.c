@@ -97,8 +97,8 @@ static const struct argp_option table[] = {
     {NULL, 0, NULL, 0, "Checkpoints:", 7},
     {"save", KEY_SAVE, "DIR", 0,
      "Save the run into this folder: now and then while training goes on, at the end, and on "
-     "SIGTERM or SIGINT, which "
-     "then end it after the present step",
+     "SIGTERM, SIGINT or SIGUSR1, which "
+     "then end it after the present step; SIGUSR1 is the one for mpirun",
      7},
     {"save-every", KEY_SAVE_EVERY, "STEPS", 0, "From one checkpoint to the next [500]", 7},
     {"keep", KEY_KEEP, "N", 0, "Checkpoints that stay in the folder [2]", 7},

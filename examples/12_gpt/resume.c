@@ -30,6 +30,8 @@ static void listen_to_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    /* mpirun and batch systems pass this one on, and kill nobody soon after */
+    sigaction(SIGUSR1, &action, NULL);
 }
 
 /* ---- what decides which samples come ---- */

@@ -65,8 +65,8 @@ if [ -x "$examples/12_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
         [ ! -e "$work/e.ck/00000001-step-3/index.json" ] || break
         sleep 0.1
     done
-    kill -TERM $job
-    wait $job || true # mpirun's own status says that it was told to end
+    kill -USR1 $job # after SIGTERM mpirun kills them a second later
+    wait $job || fail "12_gpt ended with $? after SIGUSR1 to mpirun"
     for generation in "$work/e.ck"/*; do
         step=${generation##*-}
     done
