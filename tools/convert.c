@@ -179,7 +179,7 @@ static const struct argp argp = {
            "  czero convert checkpoints model --format hf\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
-/* ---- Ctrl-C ---- */
+/* ---- Ctrl-C: once, nothing is made and nothing is left; twice, it ends at once ---- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -190,7 +190,7 @@ static void interrupt(int number)
 
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = interrupt};
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);

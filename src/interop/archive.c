@@ -19,6 +19,9 @@ struct cz_archive {
     cz__input input;
     cz__text notes;
     cz__text file; /* the path that cz_archive_file() gave last */
+    /* Keys of what other programs wrote beside the tensors, owned; they are the index's. */
+    const char **keys;
+    int64_t key_count;
     bool verified; /* a file of torch was compared with its checksums */
 };
 
@@ -122,6 +125,20 @@ static cz_status open_path(cz_archive *a, const char *path, int64_t step, const 
     return cz__input_open(&a->input, path);
 }
 
+static cz_status list_keys(cz_archive *a)
+{
+    const char *key;
+    json_t *text, *const all = a->input.index.metadata;
+    a->keys = cz__calloc(json_object_size(all) + 1, sizeof *a->keys);
+    if (!a->keys)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a list of what is beside the tensors", a->input.path);
+    json_object_foreach(all, key, text)
+    {
+        a->keys[a->key_count++] = key;
+    }
+    return CZ_OK;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), wanted = strlen(end);
@@ -147,6 +164,8 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
         *strrchr(copy, '/') = 0;
     if (!status)
         status = open_path(a, copy, step, rule);
+    if (!status)
+        status = list_keys(a);
     cz__free(copy);
     if (!status)
         *out = a;
@@ -167,6 +186,7 @@ void cz_archive_destroy(cz_archive **archive)
     cz__input_close(&(*archive)->input);
     cz__text_clear(&(*archive)->notes);
     cz__text_clear(&(*archive)->file);
+    cz__free((*archive)->keys);
     cz__free(*archive);
     *archive = NULL;
 }
@@ -285,20 +305,12 @@ const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t nu
 
 const char *cz_archive_note(const cz_archive *archive, int64_t number, const char **key)
 {
-    const char *name;
-    json_t *text;
     if (key)
         *key = NULL;
-    if (!archive || !key || number < 0)
+    if (!archive || !key || number < 0 || number >= archive->key_count)
         return NULL;
-    json_object_foreach(archive->input.index.metadata, name, text)
-    {
-        if (number-- > 0)
-            continue;
-        *key = name;
-        return json_string_value(text);
-    }
-    return NULL;
+    *key = archive->keys[number];
+    return json_string_value(json_object_get(archive->input.index.metadata, *key));
 }
 
 /* The index, the common dictionary's tensors if it has some, and two files for each rank. */

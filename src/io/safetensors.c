@@ -137,19 +137,64 @@ cz_status cz__safetensors_add(cz__safetensors *header, const char *name, cz_dtyp
     return CZ_OK;
 }
 
+static bool print_member(cz__text *json, const char *key, const char *value)
+{
+    return cz__text_append(json, json->count > 0 ? "," : "{", 1) && cz__text_quote(json, key) &&
+           cz__text_append(json, ":", 1) && cz__text_quote(json, value) &&
+           cz__text_append(json, "}", 1);
+}
+
+/* One more, behind those that are there: nothing is printed again, there may be many. */
+static bool append_metadata(cz__safetensors *header, const char *key, const char *value)
+{
+    cz__text *json = &header->metadata_json;
+    const size_t before = json->count;
+    json_t *metadata = header->metadata ? json_incref(header->metadata) : json_object();
+    if (before > 0)
+        cz__text_cut(json, before - 1); /* the last } */
+    const bool fits = metadata && print_member(json, key, value) &&
+                      json_object_set_new(metadata, key, json_string(value)) == 0;
+    if (!fits && json->bytes)
+        cz__text_cut(json, before > 0 ? before - 1 : 0);
+    if (!fits && before > 0)
+        (void)cz__text_append(json, "}", 1); /* where it was: there is room */
+    if (fits && !header->metadata)
+        header->metadata = json_incref(metadata);
+    json_decref(metadata);
+    return fits;
+}
+
 static bool print_metadata(cz__text *json, json_t *metadata)
 {
     const char *key;
     json_t *value;
-    if (!cz__text_append(json, "{", 1))
-        return false;
     json_object_foreach(metadata, key, value)
     {
-        if ((json->count > 1 && !cz__text_append(json, ",", 1)) || !cz__text_quote(json, key) ||
-            !cz__text_append(json, ":", 1) || !cz__text_quote(json, json_string_value(value)))
+        if (json->count > 0)
+            cz__text_cut(json, json->count - 1);
+        if (!print_member(json, key, json_string_value(value)))
             return false;
     }
-    return cz__text_append(json, "}", 1);
+    return true;
+}
+
+static bool replace_metadata(cz__safetensors *header, const char *key, const char *value)
+{
+    cz__text text = {0};
+    json_t *metadata = json_copy(header->metadata);
+    if (!metadata || /* json_copy() leaves out what it has no memory for */
+        json_object_size(metadata) != json_object_size(header->metadata) ||
+        json_object_set_new(metadata, key, json_string(value)) != 0 ||
+        !print_metadata(&text, metadata)) {
+        json_decref(metadata);
+        cz__text_clear(&text);
+        return false;
+    }
+    json_decref(header->metadata);
+    cz__text_clear(&header->metadata_json);
+    header->metadata = metadata;
+    header->metadata_json = text;
+    return true;
 }
 
 cz_status cz__safetensors_set_metadata(cz__safetensors *header, const char *key, const char *value)
@@ -158,20 +203,9 @@ cz_status cz__safetensors_set_metadata(cz__safetensors *header, const char *key,
     if (!key || !value || !cz__utf8(key) || !cz__utf8(value))
         return cz__fail(CZ_ERR_ARGUMENT, "safetensors: metadata '%s' or its text is %s",
                         key ? cz__show(key).text : "", key && value ? "not UTF-8" : "NULL");
-    cz__text text = {0};
-    json_t *metadata = header->metadata ? json_copy(header->metadata) : json_object();
-    const bool whole = json_object_size(metadata) == json_object_size(header->metadata);
-    if (!metadata || !whole || /* json_copy() leaves out what it has no memory for */
-        json_object_set_new(metadata, key, json_string(value)) != 0 ||
-        !print_metadata(&text, metadata)) {
-        json_decref(metadata);
-        cz__text_clear(&text);
+    const bool is_there = json_object_get(header->metadata, key) != NULL;
+    if (!(is_there ? replace_metadata : append_metadata)(header, key, value))
         return cz__fail(CZ_ERR_MEMORY, "safetensors: metadata '%s'", cz__show(key).text);
-    }
-    json_decref(header->metadata);
-    cz__text_clear(&header->metadata_json);
-    header->metadata = metadata;
-    header->metadata_json = text;
     return CZ_OK;
 }
 

@@ -120,6 +120,23 @@ printf '{"metadata":{},"weight_map":{"a":"x\\nfine: all.safetensors"}}' >forged/
 code 2 "$czero" inspect forged
 has err "tensor 'a' is in 'x?fine: all.safetensors', wanted the name of a file beside"
 
+# So do many texts beside the tensors, which are all kept.
+{
+    printf '{"__metadata__":{"format":"pt"'
+    seq -f ',"key%.0f":"v"' 100000 | tr -d '\n'
+    printf '},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+} >header
+bytes=$(wc -c <header)
+{
+    printf "$(printf '\\%03o\\%03o\\%03o\\0\\0\\0\\0\\0' $((bytes % 256)) $((bytes / 256 % 256)) $((bytes / 65536)))"
+    cat header
+    printf '\0\0\0\0'
+} >texts.safetensors
+(ulimit -t 5 && code 0 "$czero" inspect texts.safetensors)
+has out "and 99,992 others; --all lists each"
+(ulimit -t 5 && code 0 "$czero" convert texts.safetensors texts2.safetensors)
+code 0 "$czero" diff texts.safetensors texts2.safetensors
+
 # A folder of many files costs time in proportion.
 mkdir many
 cp one.safetensors many/model.safetensors
