@@ -44,6 +44,14 @@ for path in ck ck/00000001-step-3 hf one.safetensors model.pt; do
 done
 try $looking 13 25 verify --all ck
 
+# A file that may not get so large is a disk that is full.
+mkdir small
+cp one.safetensors small/
+(ulimit -f 1 && code 2 "$czero" convert --force ck small/one.safetensors)
+has err "File too large"
+cmp one.safetensors small/one.safetensors || fail "it has changed"
+[ "$(ls small)" = one.safetensors ] || fail "something is left: $(ls small)"
+
 # A part that cannot be read is none that is missing.
 got=0
 CZ_FAIL_CALLS=pread CZ_FAIL_AT=5 CZ_FAIL_COUNT=count LD_PRELOAD=$fail_call "$czero" verify ck >out 2>err || got=$?
