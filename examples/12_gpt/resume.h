@@ -5,9 +5,10 @@
 
 #include "trainer.h"
 
-/* With --save: a checkpoint in the trainer, and SIGTERM, SIGINT and SIGUSR1 ask for a stop rather than
- * end the process; a second one ends it. One rank that is asked is enough. With --resume: the newest
- * checkpoint, and the trainer's step; what it said of the past is for the report. Collective. */
+/* With --save: a checkpoint in the trainer, and SIGTERM, SIGINT and SIGUSR1 ask for a stop rather
+ * than end the process; a second one ends it. One rank that is asked is enough. With --resume: the
+ * newest checkpoint, and the trainer's step; what it said of the past is for the report.
+ * Collective. */
 cz_status resume_begin(trainer *t, history *past);
 
 /* Has this process been asked to stop? */
