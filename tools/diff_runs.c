@@ -61,7 +61,7 @@ static bool have_same_links(const run_log *a, const run_log *b)
 /* Bit for bit; what the logs have as no finite number is alike. */
 static bool same_loss(double a, double b)
 {
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+    return (a == b && signbit(a) == signbit(b)) || (isnan(a) && isnan(b));
 }
 
 static void note_first(const run_step *first[SIDES], const run_step *a, const run_step *b,
