@@ -70,6 +70,15 @@ endif()
 target_link_libraries(czero_objects PRIVATE ${checkpoint_libraries})
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERTIES
     COMPILE_OPTIONS "-O3;-fno-math-errno") # loops over matrices
+# gcc clears and copies a description of an operation by one instruction, which takes longer to begin
+# than the C library takes for all of it.
+check_c_compiler_flag(-mstringop-strategy=libcall CZERO_HAVE_STRINGOP)
+if(CZERO_HAVE_STRINGOP)
+    foreach(file arguments memory driver)
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/src/group/${file}.c" PROPERTIES
+            COMPILE_OPTIONS -mstringop-strategy=libcall)
+    endforeach()
+endif()
 target_compile_definitions(czero_objects PRIVATE CZ_BUILD_TYPE="$<CONFIG>")
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/group/plugin.c" PROPERTIES
     COMPILE_DEFINITIONS CZ_PLUGIN_FOLDER="${CMAKE_INSTALL_FULL_LIBDIR}")

@@ -10,9 +10,8 @@
 
 enum {
     TILE_BYTES = CZ__TILE_BYTES,
-    TURN_BYTES = 1 << 20,  /* moved before other operations get their turn */
-    SMALL_BYTES = 8 << 10, /* of all ranks together: one had better do it for all */
-    LARGE_BYTES = 8 << 20  /* what is written is out of the caches before anybody reads it */
+    TURN_BYTES = 1 << 20, /* moved before other operations get their turn */
+    LARGE_BYTES = 8 << 20 /* what is written is out of the caches before anybody reads it */
 };
 
 /* How far a rank is with its part. */
@@ -21,7 +20,8 @@ typedef struct part_of_rank {
     bool open;    /* it is in one: */
     bool over;    /* it has done its part */
     size_t end;   /* where its piece of the stream ends, if that is not with it */
-    size_t bytes; /* moved in the present stream */
+    size_t bytes; /* moved; */
+    size_t own;   /* of its own stream */
     cz__cursor at;
 } part_of_rank;
 
@@ -57,12 +57,6 @@ static size_t total(const cz__operation *operation)
 {
     const bool whole = operation->source.kind == CZ__REGION_MAPPED;
     return whole ? operation->longest : operation->longest * (size_t)operation->source.world_size;
-}
-
-static bool is_small(const cz__operation *operation)
-{
-    return total(operation) <= SMALL_BYTES && (operation->reduces || operation->exchanges) &&
-           !operation->update;
 }
 
 /* ---- which streams a worker has ---- */
@@ -251,20 +245,12 @@ static cz_status move_run(const view *v, int stream, const cz__run *run)
 
 /* ---- a part ---- */
 
-/* What changed hands counts for who had it, as if it had been sent. */
-static void count_traffic(const view *v, int stream)
+/* What it moves of its own stream others get, too, if all get the same. */
+static void count_run(const view *v, int stream, size_t bytes)
 {
-    const cz__operation *own = of(v, v->worker);
-    const size_t bytes = v->part->bytes, others = (size_t)v->group->size - 1;
-    v->part->bytes = 0;
-    for (int r = 0; r < v->group->size && own->reduces; r++)
-        if (r != stream)
-            cz__rendezvous_hand_over(v->rendezvous, r,
-                                     bytes * (size_t)cz__region_terms(&own->source, r));
-    if (goes_to_all(own))
-        cz__rendezvous_hand_over(v->rendezvous, stream, own->shared_values ? 0 : others * bytes);
-    else if (!own->reduces && receiver_of(v) != stream)
-        cz__rendezvous_hand_over(v->rendezvous, stream, bytes);
+    v->part->bytes += bytes;
+    if (stream == v->worker)
+        v->part->own += bytes;
 }
 
 /* About so many bytes of it. */
@@ -280,10 +266,9 @@ static cz_status move_some(const view *v, size_t bytes)
             open_stream(v, stream);
         } else if (next_run(v, stream, &run)) {
             CZ_TRY(move_run(v, stream, &run));
-            part->bytes += run.bytes;
+            count_run(v, stream, run.bytes);
             done += run.bytes;
         } else {
-            count_traffic(v, stream);
             part->stream++;
             part->open = false;
         }
@@ -304,39 +289,34 @@ static view view_of(cz_work *work, int worker, part_of_rank *part)
                   .part = part};
 }
 
-/* A vector that every rank has whole needs no streams: it is reduced at once. */
-static cz_status all_reduce_small(const view *v)
+/* What changed hands counts for who had it, as if it had been sent: this rank's, once all have
+ * finished. */
+static size_t handed_over(const view *v)
 {
     const cz__operation *own = of(v, v->worker);
-    const size_t bytes = (size_t)own->source.count * own->source.element_size;
     const size_t others = (size_t)v->group->size - 1;
+    size_t all = 0, mine = 0;
+    if (!is_owners(own) && !is_shared_out(own) && !is_pushed(own)) {
+        for (int r = 0; r < v->group->size && !own->same_to_all; r++)
+            mine += r == v->worker ? 0 : cz__region_bytes(&own->source, r);
+        return own->same_to_all ? others * v->part->own : mine;
+    }
     for (int r = 0; r < v->group->size; r++)
-        v->sources[r] = of(v, r)->source.base;
-    CZ_TRY(reduce_into(v, &own->header, bytes, own->source.element_size, v->group->tile));
-    for (int r = 0; r < v->group->size; r++) {
-        const size_t its = cz__region_bytes(&own->source, r);
-        CZ_TRY(v->group->device->copy(NULL, of(v, r)->target.base, v->group->tile, bytes));
-        cz__rendezvous_hand_over(v->rendezvous, r, bytes - its + others * its);
+        all += cz__rendezvous_moved(v->rendezvous, r);
+    if (is_shared_out(own)) {
+        const bool is_root = own->header.root == v->worker;
+        if (own->reduces)
+            return is_root ? 0 : all;
+        return is_root ? others * all : 0;
     }
-    return CZ_OK;
+    if (is_pushed(own))
+        return own->header.root == v->worker ? 0 : v->part->bytes;
+    if (own->reduces)
+        mine = (all - v->part->bytes) * (size_t)cz__region_terms(&own->source, v->worker);
+    return goes_to_all(own) && !own->shared_values ? mine + others * v->part->bytes : mine;
 }
 
-static cz_status do_all(cz_work *work)
-{
-    if (work->operation.header.kind == CZ__ALL_REDUCE && work->operation.source.count > 0) {
-        const view v = view_of(work, work->group->rank, NULL);
-        return all_reduce_small(&v);
-    }
-    for (int worker = 0; worker < work->group->size; worker++) {
-        part_of_rank part = {0};
-        const view v = view_of(work, worker, &part);
-        while (!part.over)
-            CZ_TRY(move_some(&v, SIZE_MAX));
-    }
-    return CZ_OK;
-}
-
-/* ---- rendezvous: what is small the last one to come does for all, so that ranks meet once ---- */
+/* ---- rendezvous ---- */
 
 static size_t seat_bytes(int size, bool in_process)
 {
@@ -350,44 +330,28 @@ static bool takes_rendezvous(const cz_work *work)
 
 static void begin_rendezvous(cz_work *work)
 {
-    cz__seat_of(work)->rendezvous = NULL;
-}
-
-/* What it does for others it does inside enter/leave. */
-static cz_status come(cz_work *work)
-{
-    bool last;
-    cz_status status = CZ_OK;
-    CZ_TRY(cz__rendezvous_come(work, &last));
-    if (!last)
-        return CZ_OK;
-    const bool for_all = cz__rendezvous_is_plain(cz__seat_of(work)->rendezvous) &&
-                         is_small(&work->operation) && cz__rendezvous_enter(work);
-    if (for_all) {
-        status = do_all(work);
-        cz__rendezvous_leave(work);
-    }
-    cz__rendezvous_conclude(work, for_all && status == CZ_OK);
-    return status;
+    *cz__seat_of(work) = (cz__seat){0};
 }
 
 static cz_status advance_rendezvous(cz_work *work, cz__engine_progress *progress)
 {
-    const bool comes = !cz__seat_of(work)->rendezvous;
+    const cz__seat *seat = cz__seat_of(work);
+    const bool comes = !seat->rendezvous;
     if (comes)
-        CZ_TRY(come(work));
-    if (cz__rendezvous_is_judged(cz__seat_of(work)->rendezvous)) {
+        CZ_TRY(cz__rendezvous_come(work));
+    if (seat->rendezvous && cz__rendezvous_await(work, cz__rendezvous_have_come) &&
+        cz__rendezvous_judge(work) && cz__rendezvous_await(work, cz__rendezvous_is_settled)) {
         cz__rendezvous_take_verdict(work);
         *progress = CZ__DONE;
         return CZ_OK;
     }
-    *progress = comes ? CZ__MOVED : CZ__WAITS;
-    return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_judged);
+    *progress = comes && seat->rendezvous ? CZ__MOVED : CZ__WAITS;
+    return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_settled);
 }
 
 static bool spin_rendezvous(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return cz__rendezvous_watch(work, cz__rendezvous_is_judged, turns, events, seen);
+    return cz__rendezvous_watch(work, cz__rendezvous_is_settled, turns, events, seen);
 }
 
 const cz__engine cz__engine_rendezvous = {.meets = true,
@@ -414,12 +378,11 @@ static bool takes_direct(const cz_work *work)
 /* Where no data move, ranks have parted already. */
 static void begin_direct(cz_work *work)
 {
-    const cz__rendezvous *rendezvous = cz__seat_of(work)->rendezvous;
     part_of_rank *part = &direct_of(work)->part;
     part->stream = 0;
+    part->bytes = part->own = 0;
     part->open = false;
-    part->bytes = 0;
-    part->over = !rendezvous || cz__rendezvous_is_finished(rendezvous);
+    part->over = !cz__seat_of(work)->rendezvous;
 }
 
 static cz_status advance_direct(cz_work *work, cz__engine_progress *progress)
@@ -429,17 +392,18 @@ static cz_status advance_direct(cz_work *work, cz__engine_progress *progress)
         *progress = CZ__DONE;
         return CZ_OK;
     }
+    const view v = view_of(work, work->group->rank, part);
     if (!part->over && cz__rendezvous_enter(work)) {
-        const view v = view_of(work, work->group->rank, part);
         const cz_status status = move_some(&v, TURN_BYTES);
         cz__rendezvous_leave(work);
         *progress = CZ__MOVED;
         if (status == CZ_OK && part->over)
-            cz__rendezvous_finish(work);
+            cz__rendezvous_finish(work, part->bytes);
         return status;
     }
-    if (!cz__rendezvous_is_finished(cz__seat_of(work)->rendezvous))
+    if (!cz__rendezvous_await(work, cz__rendezvous_is_finished))
         return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_finished);
+    cz__traffic_handed_over(work->group, handed_over(&v));
     cz__rendezvous_part(work);
     *progress = CZ__DONE;
     return CZ_OK;

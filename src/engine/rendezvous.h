@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the ranks of one process meet for an operation: each brings its work, the last one to come
- * judges for all, and from then on each may read and write what the others handed over, until all
- * have done their part. */
+/* Where the ranks of one process meet for an operation: each brings its work, judges once all have
+ * come, and from then on may read and write what the others handed over, until all have done their
+ * part. */
 #ifndef CZ_ENGINE_RENDEZVOUS_H
 #define CZ_ENGINE_RENDEZVOUS_H
 
@@ -23,6 +23,9 @@ cz_status cz__rendezvous_set_create(cz__rendezvous_set **out, int size, const cz
 /* Accepts NULL and *NULL; nobody is in one. */
 void cz__rendezvous_set_destroy(cz__rendezvous_set **set);
 
+/* Operations of a group that may be under way in it at the same time, and more that wait; what each
+ * takes. */
+enum { CZ__RENDEZVOUS_RING = 8 };
 size_t cz__rendezvous_bytes(int size);
 /* One more in stock: every work that is made comes with one, and takes one away when it is freed.
  * Any thread. */
@@ -32,33 +35,41 @@ void cz__rendezvous_set_unstock(cz__rendezvous_set *set);
 /* A work's, from when it begins to meet; the driver's. */
 typedef struct cz__seat {
     cz__rendezvous *rendezvous; /* that it is in; NULL: none */
+    uint64_t tag;               /* of the operation, there */
+    int come, finished;         /* ranks 0 to so many have, as far as this one has looked */
+    bool waits;                 /* for a place */
+    bool judged, plain;         /* there is a verdict; ranks agree, on all counts */
 } cz__seat;
 static inline cz__seat *cz__seat_of(const cz_work *work)
 {
     return work->rendezvous.state;
 }
 
-/* Bring the work. *last: all have come, and there is a verdict, which nobody sees before that one
- * concludes; `for_all`: it has done all ranks' parts. */
-cz_status cz__rendezvous_come(cz_work *work, bool *last);
-void cz__rendezvous_conclude(cz_work *work, bool for_all);
-bool cz__rendezvous_is_plain(const cz__rendezvous *rendezvous); /* all agree, on all counts */
-/* The verdict is there; all have done their parts. */
-bool cz__rendezvous_is_judged(const cz__rendezvous *rendezvous);
-bool cz__rendezvous_is_finished(const cz__rendezvous *rendezvous);
+/* Bring the work. CZ_OK without a rendezvous: it has to wait for a place there. */
+cz_status cz__rendezvous_come(cz_work *work);
+/* All ranks have come; all have done their parts. */
+bool cz__rendezvous_have_come(cz_work *work);
+bool cz__rendezvous_is_finished(cz_work *work);
+/* All have come: find the verdict, which is the same on all ranks. False: some rank has called it
+ * off. */
+bool cz__rendezvous_judge(cz_work *work);
+/* Is there something to do: all have come, or, where they do not agree, seen that? */
+bool cz__rendezvous_is_settled(cz_work *work);
 /* What all ranks act on. */
 void cz__rendezvous_take_verdict(cz_work *work);
 /* It is not done yet: will it ever be? Not if a rank left before its part, or took its memory from
  * the others'. */
-cz_status cz__rendezvous_keep_waiting(const cz_work *work, bool (*done)(const cz__rendezvous *));
+cz_status cz__rendezvous_keep_waiting(cz_work *work, bool (*done)(cz_work *));
+/* Is it done, perhaps in a moment? Else this rank is notified when it is. */
+bool cz__rendezvous_await(cz_work *work, bool (*done)(cz_work *));
 /* Look for so many turns whether it is done: see `spin` of engines. */
-bool cz__rendezvous_watch(cz_work *work, bool (*done)(const cz__rendezvous *), int turns,
+bool cz__rendezvous_watch(cz_work *work, bool (*done)(cz_work *), int turns,
                           const atomic_ullong *events, uint64_t seen);
 /* The other ranks' memory may be touched between these two; false: some rank took its own back. */
 bool cz__rendezvous_enter(cz_work *work);
 void cz__rendezvous_leave(cz_work *work);
-/* This rank has done its part of the data. */
-void cz__rendezvous_finish(cz_work *work);
+/* This rank has done its part of the data, so many bytes of it. */
+void cz__rendezvous_finish(cz_work *work, size_t moved);
 /* It goes on its way; the last one puts the rendezvous away. */
 void cz__rendezvous_part(cz_work *work);
 /* The work's memory is the caller's again when this returns. Does nothing if it is in no
@@ -66,8 +77,8 @@ void cz__rendezvous_part(cz_work *work);
 void cz__rendezvous_withdraw(cz_work *work);
 /* Has that rank not done its part yet? */
 bool cz__rendezvous_misses(const cz_work *work, int rank);
-/* Bytes of a rank's went to others, for its traffic. */
-void cz__rendezvous_hand_over(cz__rendezvous *rendezvous, int rank, size_t bytes);
+/* What a rank has moved, once all have finished. */
+size_t cz__rendezvous_moved(const cz__rendezvous *rendezvous, int rank);
 /* What another rank brought, once there is a verdict and inside enter/leave. */
 const cz_work *cz__rendezvous_work(const cz__rendezvous *rendezvous, int rank);
 

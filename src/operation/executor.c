@@ -392,6 +392,11 @@ void cz__executor_spin(cz__executor *executor)
     executor->spins = true;
 }
 
+bool cz__executor_spins(const cz__executor *executor)
+{
+    return executor->spins;
+}
+
 void cz__executor_stop(cz__executor *executor)
 {
     pthread_mutex_lock(&executor->lock);

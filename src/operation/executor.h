@@ -39,6 +39,7 @@ cz_status cz__executor_create(cz__executor **out, const cz__executor_calls *call
 /* Every rank has a core of its own: a waiter may keep it for some microseconds. Before anybody
  * waits. */
 void cz__executor_spin(cz__executor *executor);
+bool cz__executor_spins(const cz__executor *executor);
 /* One more group of the rank uses it: one more stop and one more free. */
 void cz__executor_share(cz__executor *executor);
 /* A group stops using it; the last one ends its thread. The lock stays usable until the last
