@@ -388,6 +388,8 @@ static void show(bench *b)
             printf(" %7.0f MB/s", (double)b->bytes * 1e-6 / seconds);
         if (measures[what].against != what)
             printf("   %.2f of %s", ratios[what], measures[measures[what].against].name);
+        if (what == LOAD)
+            printf(" (wanted: 0.80)");
         printf("\n");
     }
     printf("staging memory of a save or load, all ranks together: %.1f MiB\n",

@@ -103,6 +103,16 @@ static cz_status one_round(const rank *r, int round)
     return CZ_OK;
 }
 
+/* Of two threads: see docs/performance.md. */
+static double wanted(const bench *b, bench_kind kind, size_t bytes)
+{
+    if (b->y.meet.ranks != 2)
+        return 0;
+    if (bytes >= 4 << 10 && bytes <= 1 << 20)
+        return 0.5;
+    return kind == BENCH_ALL_GATHER && bytes >= (size_t)64 << 20 ? 0.9 : 0;
+}
+
 static cz_status measure(rank *r, bench_kind kind, size_t bytes)
 {
     bench *b = r->b;
@@ -122,7 +132,8 @@ static cz_status measure(rank *r, bench_kind kind, size_t bytes)
     bench_say(&(bench_row){.name = bench_kind_names[kind],
                            .bytes = r->count * sizeof(float),
                            .ranks = b->y.meet.ranks,
-                           .against = better ? "by hand, streaming stores" : "by hand"},
+                           .against = better ? "by hand, streaming stores" : "by hand",
+                           .wanted = wanted(b, kind, bytes)},
               better ? &b->streaming : &b->plain);
     return CZ_OK;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A whole step of an unsharded optimizer over the 148 tensors of GPT-2 124M, by one thread and by
  * two (CZERO_THREADS), beside as many threads that do the same reads and writes and hardly any
- * arithmetic, in alternating rounds. The kernels alone, in caches too, are in bench_update. */
+ * arithmetic, in alternating rounds. The kernels alone, in caches too, are in bench_update. Then
+ * ranks that are threads, more than there are cores, each with an optimizer of its share, beside
+ * one rank with all of it. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 #include "shared/result.h"
 #include "shared/tensors.h"
 
-enum { THREADS = 2, ARRAYS = 4 };
+enum { THREADS = 2, ARRAYS = 4, SHARES = 8 };
 
 static const struct rule {
     const char *name;
@@ -118,6 +120,74 @@ static void measure(bench *b, const struct rule *rule, int threads)
         &b->samples);
 }
 
+/* ---- many ranks on few cores ---- */
+
+/* Of the elements in one piece, those of share `index`. */
+static cz_status make_share(const bench *b, int index, int shares, cz_model **model,
+                            cz_optim **optim)
+{
+    const int64_t each = b->tensors.total / shares;
+    CZ_TRY(cz_model_create(model));
+    CZ_TRY(cz_model_add(*model, "share", b->values.at[0] + index * each,
+                        b->gradients.at[0] + index * each, CZ_F32, 1, &each));
+    CZ_TRY(cz_optim_create(optim, *model, cz_rule_adamw(), CZ_HYPERS({"lr", 1e-4}), NULL));
+    return cz_optim_step(*optim, NULL, NULL);
+}
+
+typedef struct crowd {
+    bench *b;
+    cz_optim *alone; /* of rank 0: all */
+} crowd;
+
+/* All at once; rank 0 notes how long it takes, and then how long all of it takes alone. */
+static cz_status step_at_once(cz_group *group, const crowd *c, cz_optim *share, int round)
+{
+    const bool leads = cz_group_rank(group) == 0;
+    CZ_TRY(cz_barrier(group, NULL));
+    const double begin = bench_seconds();
+    CZ_TRY(cz_optim_step(share, NULL, NULL));
+    CZ_TRY(cz_barrier(group, NULL));
+    if (leads && round >= 0)
+        c->b->samples.ours[round] = bench_seconds() - begin;
+    if (leads && round >= 0)
+        c->b->samples.limit[round] = step(c->alone);
+    return cz_barrier(group, NULL);
+}
+
+static cz_status share_body(cz_group *group, void *context)
+{
+    const crowd *c = context;
+    cz_model *model = NULL;
+    cz_optim *share = NULL;
+    cz_status status = make_share(c->b, cz_group_rank(group), cz_group_size(group), &model, &share);
+    for (int round = -1; round < c->b->rounds && status == CZ_OK; round++)
+        status = step_at_once(group, c, share, round);
+    cz_optim_destroy(&share);
+    cz_model_destroy(&model);
+    return status;
+}
+
+/* With as many kernel threads as each would have by itself. */
+static void measure_shares(bench *b)
+{
+    cz_model *model;
+    crowd c = {.b = b};
+    unsetenv("CZERO_THREADS");
+    CZ_CHECK(make_share(b, 0, 1, &model, &c.alone));
+    b->samples = (bench_samples){.rounds = b->rounds};
+    CZ_CHECK(cz_launch(share_body, &c,
+                       &(cz_launch_options){.size = sizeof(cz_launch_options), .ranks = SHARES}));
+    cz_optim_destroy(&c.alone);
+    cz_model_destroy(&model);
+    bench_say(&(bench_row){.name = "step adamw, a share each",
+                           .bytes = (size_t)b->tensors.total * sizeof(float),
+                           .ranks = SHARES,
+                           .against = "one rank with all",
+                           .counted = (double)b->tensors.total * sizeof(float) * 7,
+                           .wanted = 1 / 1.3},
+              &b->samples);
+}
+
 /* A step for each line on standard input; each prints its seconds. */
 static void paced(bench *b, const struct rule *rule, int threads)
 {
@@ -168,5 +238,7 @@ int main(int argc, char **argv)
             else
                 measure(&b, &rules[i], n);
         }
+    if (!takes_turns && !separate && !threads && (!only || strcmp(only, "adamw") == 0))
+        measure_shares(&b);
     return 0;
 }

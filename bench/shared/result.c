@@ -121,7 +121,10 @@ void bench_say(const bench_row *row, const bench_samples *samples)
         printf("  %6.2f %7.2f", s.ratio, s.spread);
     else
         printf("  %6s %7s", "", "");
-    printf("  %8s  %s\n", s.bounce > 0 ? time_text(text, s.bounce) : "", row->against);
+    printf("  %8s  %s", s.bounce > 0 ? time_text(text, s.bounce) : "", row->against);
+    if (row->wanted > 0)
+        printf(" (wanted: %.2f)", row->wanted);
+    printf("\n");
     fflush(stdout);
     write_json(row, &s);
 }

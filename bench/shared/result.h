@@ -24,6 +24,7 @@ typedef struct bench_row {
     int ranks;           /* or threads */
     const char *against; /* what the limit is */
     double counted;      /* bytes that GB/s count; 0: `bytes` */
+    double wanted;       /* the ratio that is aimed at; 0: none is */
 } bench_row;
 
 /* Medians over rounds; the ratio is the median of limit / ours of rounds in which cores were as
