@@ -1,38 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* 01_adamw.c in C++: lists are variables, and option structs are filled field by field. */
-#include <czero/czero.h>
+/* 01_adamw.c in C++: handles end by themselves, failures are thrown, functions are lambdas. */
+#include <cstdio>
+#include <vector>
 
-enum { N = 1000 };
+#include <czero/czero.hpp>
 
-static cz_status train(cz_group *group, void *)
+static void train(czero::group &world)
 {
-    float weights[N] = {}, gradients[N];
-    const int64_t shape[] = {N};
-    const cz_hyper hypers[] = {{"lr", 0.1}, {nullptr, 0}};
-    cz_model *model;
-    cz_zero *zero;
-    CZ_TRY(cz_model_create(&model));
-    CZ_TRY(cz_model_add(model, "weights", weights, gradients, CZ_F32, 1, shape));
-    CZ_TRY(cz_zero_create(&zero, group, model, cz_rule_adamw(), hypers, nullptr));
+    std::vector<float> weights(1000), gradients(1000);
+    czero::model model;
+    model.add("weights", weights, gradients);
+    czero::zero zero(world, model, cz_rule_adamw(), {{"lr", 0.1}});
     for (int step = 0; step < 200; step++) {
-        for (int i = 0; i < N; i++)
-            gradients[i] = weights[i] - static_cast<float>(cz_group_rank(group));
-        /* Mean over ranks, update, back to all ranks. */
-        CZ_TRY(cz_zero_step(zero, nullptr, nullptr));
+        for (std::size_t i = 0; i < weights.size(); i++)
+            gradients[i] = weights[i] - static_cast<float>(world.rank());
+        zero.step(); /* mean over ranks, update, back to all ranks */
     }
-    cz_zero_info info = CZ_ZERO_INFO_INIT;
-    CZ_TRY(cz_zero_get_info(zero, &info));
-    printf("rank %d of %d: weight %.2f, %zu bytes of optimizer state\n", cz_group_rank(group),
-           cz_group_size(group), static_cast<double>(weights[0]), info.state_bytes);
-    cz_zero_destroy(&zero);
-    cz_model_destroy(&model);
-    return CZ_OK;
+    std::printf("rank %d of %d: weight %.2f, %zu bytes of optimizer state\n", world.rank(),
+                world.size(), static_cast<double>(weights[0]), zero.get_info().state_bytes);
 }
 
 int main()
 {
-    cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
+    cz_launch_options options = czero::fresh<cz_launch_options>();
     options.ranks = 4;
-    CZ_CHECK(cz_launch(train, nullptr, &options));
+    try {
+        czero::launch(train, options);
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        return 1;
+    }
     return 0;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/lint.sh [--fix|--quick]: layout of every C file, then static analysis. --fix: layout only,
+# scripts/lint.sh [--fix|--quick]: layout of every file in C or C++, then static analysis. --fix: layout only,
 # by rewriting. --quick: clang-tidy without its walk along paths, which takes longer than all the
 # rest; gcc walks them too. Needs build/dev/compile_commands.json.
 set -eu
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 c_files() {
     for folder in include src tests examples bench plugins tools; do
-        [ ! -d $folder ] || find $folder -name '*.[ch]'
+        [ ! -d $folder ] || find $folder -name '*.[ch]' -o -name '*.[ch]pp'
     done | LC_ALL=C sort
 }
 
@@ -37,7 +37,7 @@ status=0
 # clang-format's own layout is fine, too: only the others are laid out here.
 # Each process writes its few names at once, so that those of two do not mix.
 for file in $(c_files | xargs -n 32 -P "$(nproc)" sh -c 'clang-format --dry-run "$@" 2>&1 |
-    sed -n "s/^\([^ :]*\.[ch]\):[0-9]*:[0-9]*: .*/\1/p" | sort -u' names | LC_ALL=C sort -u); do
+    sed -n "s/^\([^ :]*\.[ch]p*\):[0-9]*:[0-9]*: .*/\1/p" | sort -u' names | LC_ALL=C sort -u); do
     layout "$file" >"$changed"
     cmp -s "$file" "$changed" && continue
     if [ "${1:-}" = --fix ]; then

@@ -4,7 +4,7 @@
 # none is torn after its type because a comment stands behind it: that belongs above.
 set -eu
 cd "$1"
-files() { find src include plugins tools examples bench tests -name '*.[ch]' -o -name '*.cpp' | LC_ALL=C sort; }
+files() { find src include plugins tools examples bench tests -name '*.[ch]' -o -name '*.[ch]pp' | LC_ALL=C sort; }
 bad=0
 if files | LC_ALL=C.UTF-8 xargs grep -nE '^.{101,}$'; then
     echo "columns.sh: the lines above have more than 100 columns"

@@ -43,6 +43,17 @@
 #ifndef CZERO_MPI_H
 #define CZERO_MPI_H
 
+/* The C++ bindings that MPI 3 took away need a library of their own. A program that wants them
+ * includes mpi.h first. */
+#ifdef __cplusplus
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#endif
+
 #include <mpi.h>
 
 #include "czero/group.h"
