@@ -32,11 +32,27 @@ static uint64_t mix_word(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 
+/* Less than a block: words, the last one with zeros, and how many bytes there were. */
+static uint64_t add_rest(uint64_t hash, const uint8_t *byte, size_t count)
+{
+    uint64_t word;
+    size_t at = 0;
+    for (; count - at >= sizeof word; at += sizeof word) {
+        memcpy(&word, byte + at, sizeof word);
+        hash = mix_word(hash, word);
+    }
+    word = 0;
+    memcpy(&word, byte + at, count - at);
+    return mix_word(mix_word(hash, word), count);
+}
+
 uint64_t cz__fingerprint_elements(uint64_t before, const void *bytes, size_t count)
 {
     enum { LANES = 4, BLOCK = LANES * sizeof(uint64_t) };
     const uint8_t *byte = bytes;
     uint64_t lanes[LANES], words[LANES];
+    if (count < BLOCK)
+        return add_rest(before, byte, count);
     for (int k = 0; k < LANES; k++)
         lanes[k] = before ^ basis * (uint64_t)(2 * k + 1);
     size_t at = 0;
@@ -48,7 +64,7 @@ uint64_t cz__fingerprint_elements(uint64_t before, const void *bytes, size_t cou
     uint64_t hash = before;
     for (int k = 0; k < LANES; k++)
         hash = mix_word(hash, lanes[k]);
-    return count > at ? cz__fingerprint(hash, byte + at, count - at) : hash;
+    return count > at ? add_rest(hash, byte + at, count - at) : hash;
 }
 
 void cz_fingerprint_chain(uint64_t chain[2], int64_t step, const uint64_t fingerprint[2])

@@ -179,12 +179,23 @@ cz_status cz__options_read(void *ours, const cz__option_table *table, const void
     return cz__options_read_element(ours, table, theirs, 0, what);
 }
 
+/* All its bytes are zero, which stands for nothing else and is in its range. */
+static bool is_plain_zero(const void *ours, const cz__option *o)
+{
+    const cz__range *range = &o->range;
+    const bool is_narrow = o->type == CZ__OPTION_I32 || o->type == CZ__OPTION_U32;
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)ours + o->offset, is_narrow ? sizeof(uint32_t) : sizeof bits);
+    return bits == 0 && o->standard == 0 && range->lowest + range->above <= 0 &&
+           range->highest - range->below >= 0;
+}
+
 cz_status cz__options_read_element(void *ours, const cz__option_table *table, const void *array,
                                    int64_t index, const char *what)
 {
     CZ_TRY(copy(ours, table, array, index));
     for (const cz__option *o = table->options; o->name; o++) {
-        if (o->type == CZ__OPTION_ADDRESS)
+        if (o->type == CZ__OPTION_ADDRESS || is_plain_zero(ours, o))
             continue;
         CZ_TRY(o->type == CZ__OPTION_REAL ? take_real(ours, o, table, what)
                                           : take_whole(ours, o, table, what));

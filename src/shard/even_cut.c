@@ -123,6 +123,10 @@ static void enter_range(cz_span_iterator *iterator)
 {
     const even_map *even = even_of(iterator->map);
     const even_range *range = &even->ranges[iterator->range];
+    if (range->length == 0) {
+        iterator->begin = iterator->end = range->begin;
+        return;
+    }
     iterator->begin = range->begin + slice_begin(range, even->block, iterator->rank);
     iterator->end = range->begin + slice_begin(range, even->block, iterator->rank + 1);
     if (iterator->begin < iterator->end)
