@@ -247,13 +247,11 @@ static void write_own(cz_work *work)
     meeting *m = meeting_of(work);
     const cz__header *header = &work->operation.header;
     const bool is_fine = header->status == CZ_OK;
-    const int size = work->group->size;
     letter *own =
         own_letter(&m->mail, is_fine ? offsetof(cz__header, sentence) : sizeof(cz__header));
     m->is_small = is_fine && !work->again && fits(work);
     cz__header_copy((cz__header *)(void *)own->header, header);
-    const size_t data =
-        m->is_small ? cz__small_put(work, (char *)own + own->data_at, most_data(size), false) : 0;
+    const size_t data = m->is_small ? cz__small_put(work, (char *)own + own->data_at, false) : 0;
     close_letter(&m->mail, own, data);
 }
 
@@ -408,11 +406,10 @@ static cz_status do_own_part(cz_work *work)
     const letter *letters[MOST_RANKS] = {NULL};
     const char *given[MOST_RANKS];
     const void *sources[MOST_RANKS];
-    const size_t room = most_data(work->group->size);
     sort_letters(work, &meeting_of(work)->mail, letters);
     for (int r = 0; r < work->group->size; r++)
         given[r] = (const char *)letters[r] + letters[r]->data_at;
-    const cz__small_data data = {room, memory_of(work), given, sources};
+    const cz__small_data data = {memory_of(work), given, sources};
     return cz__small_move(work, &data);
 }
 
@@ -420,11 +417,10 @@ static void write_values(cz_work *work)
 {
     mail *m = &small_of(work)->mail;
     letter *own = own_letter(m, 0);
-    const size_t data =
-        work->operation.shared_values
-            ? 0
-            : cz__small_put_stream(work, &work->operation.values, work->group->rank,
-                                   (char *)own + own->data_at, most_data(work->group->size));
+    const size_t data = work->operation.shared_values
+                            ? 0
+                            : cz__small_put_stream(work, &work->operation.values, work->group->rank,
+                                                   (char *)own + own->data_at);
     close_letter(m, own, data);
 }
 
@@ -437,8 +433,7 @@ static void take_values(cz_work *work)
     for (int r = 0; r < work->group->size; r++)
         if (r != work->group->rank)
             cz__small_take_stream(work, &work->operation.values, r,
-                                  (const char *)letters[r] + letters[r]->data_at,
-                                  most_data(work->group->size));
+                                  (const char *)letters[r] + letters[r]->data_at);
 }
 
 static cz_status advance(cz_work *work, cz__engine_progress *progress)

@@ -10,34 +10,45 @@ static bool gathers(const cz_work *work)
 
 /* ---- streams ---- */
 
-cz__small_walk cz__small_walk_along(const cz__region *region, int stream, size_t limit)
+size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to)
 {
-    cz__small_walk walk = {.region = region, .limit = limit};
-    cz__cursor_begin(region, stream, &walk.cursor);
-    return walk;
-}
-
-bool cz__small_walk_on(cz__small_walk *walk)
-{
-    walk->at += walk->chunk.bytes;
-    return cz__chunk_next(walk->region, &walk->cursor, walk->limit, &walk->chunk);
-}
-
-size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to,
-                            size_t room)
-{
-    cz__small_walk walk = cz__small_walk_along(region, stream, room);
-    while (cz__small_walk_on(&walk))
-        cz__chunk_pack(region, &walk.chunk, work->group->device, to + walk.at);
-    return walk.at;
+    const cz_device *device = work->group->device;
+    cz__cursor cursor;
+    cz__run run;
+    size_t at = 0;
+    cz__cursor_begin(region, stream, &cursor);
+    for (; cz__run_next(region, &cursor, SIZE_MAX, &run); at += run.bytes) {
+        const char *from = cz__run_address(region, stream, &run);
+        if (from)
+            (void)device->copy(NULL, to + at, from, run.bytes);
+        else
+            (void)device->zero(NULL, to + at, run.bytes);
+    }
+    return at;
 }
 
 void cz__small_take_stream(const cz_work *work, const cz__region *region, int stream,
-                           const char *from, size_t room)
+                           const char *from)
 {
-    cz__small_walk walk = cz__small_walk_along(region, stream, room);
-    while (cz__small_walk_on(&walk))
-        cz__chunk_unpack(region, &walk.chunk, work->group->device, from + walk.at);
+    cz__cursor cursor;
+    cz__run run;
+    cz__cursor_begin(region, stream, &cursor);
+    for (; cz__run_next(region, &cursor, SIZE_MAX, &run); from += run.bytes) {
+        char *to = cz__run_address(region, stream, &run);
+        if (to)
+            (void)work->group->device->copy(NULL, to, from, run.bytes);
+    }
+}
+
+static size_t stream_bytes(const cz__region *region, int stream)
+{
+    cz__cursor cursor;
+    cz__run run;
+    size_t bytes = 0;
+    cz__cursor_begin(region, stream, &cursor);
+    while (cz__run_next(region, &cursor, SIZE_MAX, &run))
+        bytes += run.bytes;
+    return bytes;
 }
 
 /* ---- what a rank gives: its part of every stream, or its own stream ---- */
@@ -53,12 +64,12 @@ bool cz__small_fits(const cz_work *work, size_t room)
 }
 
 /* One term of every stream, each at a line of the cache. */
-static size_t put_term(const cz_work *work, int t, char *to, size_t room, bool counts)
+static size_t put_term(const cz_work *work, int t, char *to, bool counts)
 {
     const cz__region term = cz__region_of_term(&work->operation.source, t);
     size_t all = 0;
     for (int r = 0; r < work->group->size; r++) {
-        const size_t bytes = cz__small_put_stream(work, &term, r, to + all, room);
+        const size_t bytes = cz__small_put_stream(work, &term, r, to + all);
         all += cz__line_aligned(bytes);
         if (counts && r != work->group->rank && bytes > 0)
             cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
@@ -74,7 +85,7 @@ static size_t term_stride(const cz_work *work)
            64 * (size_t)work->group->size;
 }
 
-size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts)
+size_t cz__small_put(const cz_work *work, char *to, bool counts)
 {
     const cz__operation *operation = &work->operation;
     const int size = work->group->size, me = work->group->rank;
@@ -83,10 +94,10 @@ size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts)
         const int terms = cz__region_terms(&operation->source, me);
         for (int t = 0; t < terms; t++) {
             const size_t at = t > 0 ? (size_t)t * term_stride(work) : 0;
-            all = at + put_term(work, t, to + at, room, counts);
+            all = at + put_term(work, t, to + at, counts);
         }
     } else if (!operation->update) {
-        all = cz__small_put_stream(work, &operation->source, me, to, room);
+        all = cz__small_put_stream(work, &operation->source, me, to);
         for (int r = 1; r < size && counts && all > 0; r++)
             cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, all);
     }
@@ -114,21 +125,30 @@ static cz_status add_up(const cz_work *work, const cz__small_data *data, size_t 
                                        (int64_t)(bytes / operation->source.element_size), out);
 }
 
+static void update_run(const cz__operation *operation, const cz__run *run, const char *gradient)
+{
+    const size_t element = operation->target.element_size;
+    operation->update(operation->update_context, run->param, (int64_t)(run->offset / element),
+                      (int64_t)(run->bytes / element), gradient);
+}
+
 /* Of stream `stream`, which begins there: the sum goes where it is wanted, and to the update. */
 static cz_status reduce_stream(cz_work *work, const cz__small_data *data, int stream, size_t offset,
                                size_t *bytes)
 {
     const cz__operation *operation = &work->operation;
-    cz__small_walk walk = cz__small_walk_along(&operation->target, stream, data->room);
-    while (cz__small_walk_on(&walk)) {
-        char *out = walk.chunk.data ? walk.chunk.data : data->spare;
-        CZ_TRY(add_up(work, data, offset + walk.at, walk.chunk.bytes, out));
-        if (!walk.chunk.data)
-            cz__chunk_unpack(&operation->target, &walk.chunk, work->group->device, out);
+    cz__cursor cursor;
+    cz__run run;
+    size_t at = 0;
+    cz__cursor_begin(&operation->target, stream, &cursor);
+    for (; cz__run_next(&operation->target, &cursor, SIZE_MAX, &run); at += run.bytes) {
+        char *wanted = cz__run_address(&operation->target, stream, &run),
+             *out = wanted ? wanted : data->spare + at;
+        CZ_TRY(add_up(work, data, offset + at, run.bytes, out));
         if (operation->update)
-            cz__update_chunk(operation, &walk.chunk, out);
+            update_run(operation, &run, out);
     }
-    *bytes = walk.at;
+    *bytes = at;
     return CZ_OK;
 }
 
@@ -137,28 +157,27 @@ static cz_status reduce(cz_work *work, const cz__small_data *data)
 {
     const cz__operation *operation = &work->operation;
     const bool all = operation->exchanges && !operation->update;
+    const int me = work->group->rank, last = all ? work->group->size - 1 : me;
     size_t offset = 0;
-    for (int r = 0; r < work->group->size; r++) {
+    for (int r = 0; r <= last; r++) {
         size_t bytes;
-        if (all || r == work->group->rank) {
+        if (all || r == me)
             CZ_TRY(reduce_stream(work, data, r, offset, &bytes));
-        } else {
-            cz__small_walk walk = cz__small_walk_along(&operation->source, r, data->room);
-            while (cz__small_walk_on(&walk))
-                ;
-            bytes = walk.at;
-        }
+        else
+            bytes = stream_bytes(&operation->source, r);
         offset += cz__line_aligned(bytes);
     }
     return CZ_OK;
 }
 
-static void update_own(cz_work *work, const cz__small_data *data)
+static void update_own(const cz_work *work)
 {
-    cz__small_walk walk =
-        cz__small_walk_along(&work->operation.target, work->group->rank, data->room);
-    while (cz__small_walk_on(&walk))
-        cz__update_chunk(&work->operation, &walk.chunk, NULL);
+    const cz__operation *operation = &work->operation;
+    cz__cursor cursor;
+    cz__run run;
+    cz__cursor_begin(&operation->target, work->group->rank, &cursor);
+    while (cz__run_next(&operation->target, &cursor, SIZE_MAX, &run))
+        update_run(operation, &run, cz__run_address(&operation->target, work->group->rank, &run));
 }
 
 static void gather(cz_work *work, const cz__small_data *data)
@@ -167,7 +186,7 @@ static void gather(cz_work *work, const cz__small_data *data)
     const bool same = cz__region_same_memory(&operation->source, &operation->target);
     for (int r = 0; r < work->group->size; r++)
         if (r != work->group->rank || !same)
-            cz__small_take_stream(work, &operation->target, r, data->given[r], data->room);
+            cz__small_take_stream(work, &operation->target, r, data->given[r]);
 }
 
 cz_status cz__small_move(cz_work *work, const cz__small_data *data)
@@ -176,7 +195,7 @@ cz_status cz__small_move(cz_work *work, const cz__small_data *data)
     if (operation->reduces)
         return reduce(work, data);
     if (operation->update)
-        update_own(work, data);
+        update_own(work);
     else
         gather(work, data);
     return CZ_OK;

@@ -8,32 +8,22 @@
 
 /* What all ranks give, where this rank sees it. */
 typedef struct cz__small_data {
-    size_t room;          /* of what one rank gives, in bytes */
-    char *spare;          /* as many, for a sum that is not in place */
+    char *spare;          /* as much room as one rank's, for sums that are not in place */
     const char **given;   /* owned by the engine: group->size addresses, */
     const void **sources; /* and room for as many */
 } cz__small_data;
 
-/* Where chunks of a stream are in what a rank gives. */
-typedef struct cz__small_walk {
-    const cz__region *region;
-    cz__cursor cursor;
-    size_t limit, at; /* of the stream: bytes before `chunk` */
-    cz__chunk chunk;
-} cz__small_walk;
-
-cz__small_walk cz__small_walk_along(const cz__region *region, int stream, size_t limit);
-bool cz__small_walk_on(cz__small_walk *walk);
-size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to,
-                            size_t room);
+/* Copy a stream of this rank's memory, one piece after the other, there; returns its bytes. And
+ * from there. */
+size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to);
 void cz__small_take_stream(const cz_work *work, const cz__region *region, int stream,
-                           const char *from, size_t room);
+                           const char *from);
 
 /* Have all that a rank gives room there? The same on all ranks that agree. */
 bool cz__small_fits(const cz_work *work, size_t room);
 /* What this rank gives: returns the bytes. `counts`: what the others want of it is counted as
  * sent. */
-size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts);
+size_t cz__small_put(const cz_work *work, char *to, bool counts);
 /* Add up or take what this rank wants, and update what it owns. */
 cz_status cz__small_move(cz_work *work, const cz__small_data *data);
 

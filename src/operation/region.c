@@ -56,6 +56,23 @@ void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor)
         cz_span_iterate(region->mapped.map, rank, &cursor->spans);
 }
 
+/* Mapped: the next span that takes part; false: there is none. */
+static bool enter_span(const cz__region *region, cz__cursor *cursor)
+{
+    cursor->offset = 0;
+    do
+        if (!cz_span_next(&cursor->spans, &cursor->span))
+            return false;
+    while (!region->mapped.include[cursor->span.param]);
+    cursor->inside = true;
+    return true;
+}
+
+static size_t span_bytes(const cz__region *region, const cz__cursor *cursor)
+{
+    return (size_t)(cursor->span.end - cursor->span.begin) * region->element_size;
+}
+
 /* What is left of the piece that the cursor stands in: its bytes (0 at the end of the stream) and
  * its address (NULL: zeros). */
 static size_t piece(const cz__region *region, cz__cursor *cursor, char **data)
@@ -66,24 +83,19 @@ static size_t piece(const cz__region *region, cz__cursor *cursor, char **data)
         *data = start ? start + cursor->offset : NULL;
         return bytes - cursor->offset;
     }
-    while (!cursor->inside) {
-        if (!cz_span_next(&cursor->spans, &cursor->span))
-            return 0;
-        cursor->inside = region->mapped.include[cursor->span.param];
-        cursor->offset = 0;
-    }
+    if (!cursor->inside && !enter_span(region, cursor))
+        return 0;
     char *start = region->mapped.data[cursor->span.param];
     *data =
         start ? start + (size_t)cursor->span.begin * region->element_size + cursor->offset : NULL;
-    return (size_t)(cursor->span.end - cursor->span.begin) * region->element_size - cursor->offset;
+    return span_bytes(region, cursor) - cursor->offset;
 }
 
 /* Step over `bytes` of the present piece. */
 static void advance(const cz__region *region, cz__cursor *cursor, size_t bytes)
 {
     cursor->offset += bytes;
-    if (region->kind == CZ__REGION_MAPPED &&
-        cursor->offset == (size_t)(cursor->span.end - cursor->span.begin) * region->element_size)
+    if (region->kind == CZ__REGION_MAPPED && cursor->offset == span_bytes(region, cursor))
         cursor->inside = false;
 }
 
@@ -146,14 +158,16 @@ void cz__chunk_unpack(const cz__region *region, const cz__chunk *chunk, const cz
 
 bool cz__run_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz__run *run)
 {
-    char *data;
-    const size_t bytes = piece(region, cursor, &data);
+    const bool mapped = region->kind == CZ__REGION_MAPPED;
+    if (mapped && !cursor->inside && !enter_span(region, cursor))
+        return false;
+    const size_t all = mapped ? span_bytes(region, cursor) : cz__region_bytes(region, cursor->rank);
+    const size_t bytes = all - cursor->offset;
     if (bytes == 0)
         return false;
-    const bool mapped = region->kind == CZ__REGION_MAPPED;
-    *run = (cz__run){.param = mapped ? cursor->span.param : -1,
-                     .offset = cursor->offset,
-                     .bytes = bytes < limit ? bytes : limit};
+    run->param = mapped ? cursor->span.param : -1;
+    run->offset = cursor->offset;
+    run->bytes = bytes < limit ? bytes : limit;
     if (mapped)
         run->offset += (size_t)cursor->span.begin * region->element_size;
     advance(region, cursor, run->bytes);
