@@ -80,6 +80,8 @@ uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
 /* list.c */
 /* The one that takes an operation's next stage. NULL: how its ranks meet is not known yet. */
 const cz__engine *cz__engine_choose(const cz_work *work);
+/* Of a new group, whose backend and rendezvous are there: nothing is known. */
+void cz__engines_start(cz_group *group);
 /* May that change in the group's life? Then only the driver can choose. */
 bool cz__engines_may_change(const cz_group *group);
 /* The verdict of an operation is there, its first. */

@@ -3,7 +3,6 @@
  * first, and messages, which can do everything, last. */
 #include "engine/engine.h"
 
-
 static const cz__engine *const engines[] = {
     &cz__engine_native, &cz__engine_rendezvous, &cz__engine_boxes_meet, &cz__engine_letters_meet,
     &cz__engine_tree,   &cz__engine_counts,     &cz__engine_direct,     &cz__engine_letters,
@@ -20,12 +19,19 @@ enum { COUNT = sizeof engines / sizeof *engines };
 
 enum { LAG = 16 };
 
-bool cz__engines_may_change(const cz_group *group)
+void cz__engines_start(cz_group *group)
 {
     const cz_backend *backend = group->backend;
     const bool has_collectives = backend->all_reduce || backend->reduce_scatter ||
                                  backend->all_gather || backend->broadcast || backend->barrier;
-    return group->size > 1 && !group->rendezvous && backend->window && !has_collectives;
+    group->meetings.offered_from = UINT64_MAX;
+    group->meetings.may_change =
+        group->size > 1 && !group->rendezvous && backend->window && !has_collectives;
+}
+
+bool cz__engines_may_change(const cz_group *group)
+{
+    return group->meetings.may_change;
 }
 
 void cz__engines_learn(const cz_work *work)

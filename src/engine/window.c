@@ -4,6 +4,7 @@
  * tells it. Where none is free, or some rank reaches not all, data go by messages. */
 #include <math.h>
 #include <sched.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -21,10 +22,12 @@ enum {
     STREAM_BIT = 1 << 7,
     USE_SHIFT = 8
 };
+enum { CORES_BYTES = sizeof(cpu_set_t) };
 enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have left the caches */
 
 _Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= BOXES_AT, "flags need more room");
-_Static_assert(BOXES_AT + CZ__BOXES * sizeof(cz__box) <= FLAGS_BYTES, "boxes need more room");
+_Static_assert(BOXES_AT + CZ__BOXES * sizeof(cz__box) <= FLAGS_BYTES - CORES_BYTES,
+               "boxes need more room");
 
 /* Of a part: flags, boxes, what is in these, slots. */
 static size_t slots_at(const cz__window *window)
@@ -50,14 +53,57 @@ static bool lay_out(cz__window *window, size_t part_bytes)
     return false;
 }
 
+/* At the end of the flags: the cores that the rank may run on. */
+static _Atomic uint64_t *cores_of(char *part)
+{
+    return (_Atomic uint64_t *)(void *)(part + FLAGS_BYTES - CORES_BYTES);
+}
+
+static void tell_cores(char *part)
+{
+    uint64_t words[CORES_BYTES / sizeof(uint64_t)];
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return;
+    memcpy(words, &set, sizeof words);
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+        atomic_store_explicit(&cores_of(part)[k], words[k], memory_order_relaxed);
+}
+
+/* Of a rank, none as long as it has not told, and into those of all. */
+static int count_cores(char *part, uint64_t *all)
+{
+    int count = 0;
+    for (size_t k = 0; k < CORES_BYTES / sizeof *all; k++) {
+        const uint64_t word = atomic_load_explicit(&cores_of(part)[k], memory_order_relaxed);
+        count += __builtin_popcountll(word);
+        all[k] |= word;
+    }
+    return count;
+}
+
 /* With a core for each rank there is nobody to give it to; else the rank that is awaited may need
- * it. */
-static double spin_seconds(int ranks)
+ * it. Each may be bound to one of its own, so it is about the cores of all. */
+static double spin_seconds(const cz_group *group)
 {
     const double ALONE = 100e-6, SHARED = 1e-6;
-    cpu_set_t set;
-    const bool enough = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= ranks;
-    return enough ? ALONE : SHARED;
+    cz__window *window = group->window;
+    uint64_t all[CORES_BYTES / sizeof(uint64_t)] = {0};
+    int ranks = 0, cores = 0;
+    bool told = true;
+    if (window->spin_seconds > 0)
+        return window->spin_seconds;
+    for (int r = 0; r < group->size; r++)
+        if (window->parts[r]) {
+            told = count_cores(window->parts[r], all) > 0 && told;
+            ranks++;
+        }
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        cores += __builtin_popcountll(all[k]);
+    const double seconds = cores >= ranks ? ALONE : SHARED;
+    if (told)
+        window->spin_seconds = seconds;
+    return seconds;
 }
 
 static bool is_here(const cz_group *group, int rank)
@@ -144,7 +190,6 @@ static cz__window *create(const cz_group *group)
 {
     bool useless = false;
     size_t bytes;
-    int here = 0;
     cz__window *window = cz__calloc(1, sizeof *window);
     if (!window)
         return NULL;
@@ -160,9 +205,7 @@ static cz__window *create(const cz_group *group)
     }
     if (!window->topology || !allocate_rounds(window) || !allocate_sums(window))
         goto fail;
-    for (int r = 0; r < group->size; r++)
-        here += window->parts[r] != NULL;
-    window->spin_seconds = spin_seconds(here);
+    tell_cores(window->parts[group->rank]);
     return window;
 fail:
     destroy(&window);
@@ -273,15 +316,15 @@ bool cz__window_look(const cz_group *group, cz__close_look *look)
     const double LONGEST = 100e-6; /* seconds */
     if (look->over)
         return false;
-    if (look->turns++ == 0)
-        look->since = cz__seconds();
     if (look->gives_way)
         sched_yield();
     else
         cz__pause();
+    if (++look->turns == TURNS)
+        look->since = cz__seconds();
     if (look->gives_way || look->turns % TURNS == 0) {
         const double spent = cz__seconds() - look->since;
-        look->gives_way = spent > group->window->spin_seconds;
+        look->gives_way = spent > spin_seconds(group);
         look->over = spent > LONGEST;
     }
     return true;

@@ -37,11 +37,16 @@ enum { CZ__BOXES = 8 };
 typedef struct cz__box {
     /* The operation, plus 1, of which the rank has read all that it wants. */
     _Alignas(64) _Atomic uint64_t read;
-    /* The operation, plus 1, of which the header is here; of rank 0 the verdict. */
+    /* The operation, plus 1, of which the header is here; and the rank has read all that it wants
+     * of those before that one. */
     _Alignas(64) _Atomic uint64_t posted;
+    uint64_t read_before;
     cz__header header;
-    /* The operation, plus 1, of which this rank's new values are here, after an update. */
+    /* The operation, plus 1, of which this rank's new values are here, after an update; and of
+     * which rank 0 has chosen who moves the data. */
     _Alignas(64) _Atomic uint64_t updated;
+    _Atomic uint64_t answered;
+    uint64_t offers, grant;
 } cz__box;
 
 /* How fast large operations are with plain stores into slots [0], and with stores past the caches
@@ -79,9 +84,12 @@ typedef struct cz__window {
     char **parts; /* of each rank, NULL of one on another machine; NULL: it is of no use */
     cz__topology *topology;
     int lane_count;
-    double spin_seconds; /* for what another rank is about to do */
+    double spin_seconds; /* for what another rank is about to do; 0: not known yet */
     size_t box_bytes;    /* of data that a box has, twice: given, and updated; on one machine */
     size_t slot_bytes;
+    /* Of boxes: this rank has read all that it wants of operations before this one, and of these
+     * from it on; and all ranks have of those before that one. */
+    uint64_t read_before, read_after, read_by_all;
     cz__lane lanes[CZ__LANES];
     cz__leaf *leaves;
     cz__request *requests;
@@ -94,7 +102,7 @@ typedef struct cz__window {
 
 /* How closely this rank has looked for what another process is about to do. */
 typedef struct cz__close_look {
-    double since; /* the first turn */
+    double since; /* the first look at the clock */
     unsigned turns;
     bool gives_way; /* it offers the core to others between looks, */
     bool over;      /* or sleeps: it has looked for long enough */

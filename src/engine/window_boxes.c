@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks of one machine meet through their window, with no message: each posts its header in a box
- * of its part; rank 0 takes them all in, and posts what it makes of them in its own. A box is an
- * operation's, found by its sequence, and the next operation's there once all ranks have read what
- * they want of it.
+ * of its part, takes in those of all, in rank order, and so has the verdict. Only which lane of the
+ * window data have, if they need one, is rank 0's to say. A box is an operation's, found by its
+ * sequence, and the next operation's there once all ranks have read what they want of it.
  *
  * Small data are in the box with the header, so that all are there with the verdict: every rank
  * adds up what it wants itself, and copies what others have for all. In a step each owner updates
- * its elements and puts what becomes of them into its box: one more look, and that is all. */
+ * its elements and puts what becomes of them into its box: one more look, and that is all.
+ *
+ * A line of the cache takes its time from core to core, so what is looked at is in few of them. */
 #include "base/status.h"
 #include "engine/small_data.h"
 #include "engine/window.h"
-
-/* In a verdict: data are in the boxes. */
-static const uint64_t IN_BOXES = UINT64_MAX;
 
 /* ---- boxes ---- */
 
@@ -46,6 +45,7 @@ static bool has_posted(const cz_work *work, int rank)
 static bool has_read_before(const cz_work *work, int rank)
 {
     return work->sequence < work->group->meetings.offered_from + CZ__BOXES ||
+           work->sequence < work->group->window->read_by_all + CZ__BOXES ||
            atomic_load_explicit(&box_of(work, rank)->read, memory_order_acquire) + CZ__BOXES >=
                now(work);
 }
@@ -56,6 +56,21 @@ static bool may_post(const cz_work *work)
         if (!has_read_before(work, r))
             return false;
     return true;
+}
+
+/* This rank has, all that it wants of this operation's boxes. They may end in any order. */
+static void say_read(const cz_work *work)
+{
+    cz__window *window = work->group->window;
+    const uint64_t first = work->group->meetings.offered_from;
+    if (window->read_before < first)
+        window->read_before = first;
+    window->read_after |= UINT64_C(1) << (work->sequence - window->read_before);
+    while (window->read_after & 1) {
+        window->read_after >>= 1;
+        window->read_before++;
+    }
+    say_now(work, &box_of(work, work->group->rank)->read);
 }
 
 /* The group is intact, and whoever is awaited has not left. */
@@ -96,7 +111,7 @@ static char *result(const cz_work *work, int rank)
     return given(work, rank) + work->group->window->box_bytes;
 }
 
-/* What others have is theirs to say (offers). */
+/* The same on all ranks that agree. */
 static bool fits(const cz_work *work)
 {
     return cz__small_fits(work, work->group->window->box_bytes);
@@ -104,13 +119,13 @@ static bool fits(const cz_work *work)
 
 /* ---- meeting ---- */
 
-typedef enum place { AT_BEGIN, COMING, TO_POST, AWAITING } place;
+typedef enum place { AT_BEGIN, TO_POST, COMING, AT_VERDICT, AWAITING } place;
 
 typedef struct meeting {
     place at;
-    int come;      /* rank 0: of ranks 0 to `come` - 1 the headers are taken in */
-    bool is_small; /* data go with the header, */
-    bool is_put;   /* and were, unless it has failed */
+    int come;      /* of ranks 0 to `come` - 1 the headers are taken in */
+    uint64_t read; /* they have read all of what came before this operation */
+    bool is_small; /* data go with the header */
     cz__close_look look;
 } meeting;
 
@@ -119,39 +134,61 @@ static meeting *meeting_of(const cz_work *work)
     return work->rendezvous.state;
 }
 
-static void put_data(cz_work *work)
-{
-    meeting *m = meeting_of(work);
-    if (m->is_small && !m->is_put && work->operation.header.status == CZ_OK)
-        (void)cz__small_put(work, given(work, work->group->rank), work->group->window->box_bytes,
-                            true);
-    m->is_put = true;
-}
-
-static void post(cz_work *work, const cz__header *header)
+static void post(cz_work *work)
 {
     cz__box *box = box_of(work, work->group->rank);
+    const cz__header *header = &work->operation.header;
     cz__header_copy(&box->header, header);
-    put_data(work);
+    box->read_before = work->group->window->read_before;
+    if (meeting_of(work)->is_small && header->status == CZ_OK)
+        (void)cz__small_put(work, given(work, work->group->rank), true);
     say_now(work, &box->posted);
 }
 
-/* Where data are in the boxes they are read first. */
-static void take_verdict(cz_work *work)
-{
-    if (work->group->rank != 0)
-        cz__header_copy(&work->verdict, &box_of(work, 0)->header);
-    if (work->verdict.status != CZ_OK || work->verdict.grant != IN_BOXES)
-        say_now(work, &box_of(work, work->group->rank)->read);
-}
-
-/* Rank 0: take in whoever has come, in their order. */
+/* Take in whoever has come, in their order: the same verdict everywhere. */
 static bool take_in(cz_work *work)
 {
     meeting *m = meeting_of(work);
-    while (m->come < work->group->size && has_posted(work, m->come))
-        cz__header_merge(&work->operation.header, &box_of(work, m->come++)->header, work->sequence);
+    for (; m->come < work->group->size && has_posted(work, m->come); m->come++) {
+        const cz__box *box = box_of(work, m->come);
+        if (m->come == 0)
+            cz__header_copy(&work->verdict, &box->header);
+        else
+            cz__header_merge(&work->verdict, &box->header, work->sequence);
+        m->read = box->read_before < m->read ? box->read_before : m->read;
+    }
     return m->come == work->group->size;
+}
+
+/* Where data are in the boxes they are read first. */
+static void end_meeting(cz_work *work)
+{
+    cz__window *window = work->group->window;
+    const meeting *m = meeting_of(work);
+    if (m->read > window->read_by_all)
+        window->read_by_all = m->read;
+    if (work->verdict.status != CZ_OK || !m->is_small || !cz__work_moves_data(work))
+        say_read(work);
+}
+
+static void tell_answer(cz_work *work)
+{
+    cz__box *box = box_of(work, 0);
+    box->offers = work->verdict.offers;
+    box->grant = work->verdict.grant;
+    say_now(work, &box->answered);
+}
+
+static bool has_answered(const cz_work *work)
+{
+    return says_now(work, &box_of(work, 0)->answered);
+}
+
+static void take_answer(cz_work *work)
+{
+    const cz__box *box = box_of(work, 0);
+    work->verdict.offers = box->offers;
+    work->verdict.grant = box->grant;
 }
 
 /* What this rank waits for: is it there? */
@@ -160,7 +197,7 @@ static bool may_go_on(const cz_work *work)
     const meeting *m = meeting_of(work);
     if (m->at == COMING)
         return has_posted(work, m->come);
-    return m->at == TO_POST ? may_post(work) : has_posted(work, 0);
+    return m->at == TO_POST ? may_post(work) : has_answered(work);
 }
 
 static bool meeting_awaits(const cz_work *work, int rank)
@@ -170,7 +207,7 @@ static bool meeting_awaits(const cz_work *work, int rank)
         return false;
     if (m->at == COMING)
         return rank >= m->come && !has_posted(work, rank);
-    return m->at == TO_POST ? !has_read_before(work, rank) : rank == 0 && !has_posted(work, 0);
+    return m->at == TO_POST ? !has_read_before(work, rank) : rank == 0 && !has_answered(work);
 }
 
 static bool takes_meeting(const cz_work *work)
@@ -190,39 +227,43 @@ static bool offers_meetings(cz_work *work)
 
 static void begin_meeting(cz_work *work)
 {
-    *meeting_of(work) = (meeting){.come = 1, .is_small = fits(work)};
+    *meeting_of(work) = (meeting){.read = UINT64_MAX, .is_small = fits(work)};
 }
 
 static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
 {
     meeting *m = meeting_of(work);
-    const bool is_first = work->group->rank == 0;
     switch (m->at) {
     case AT_BEGIN:
         cz__traffic_headers(work->group, cz__header_messages(work->group));
-        if (is_first && may_post(work)) /* while the others come */
-            put_data(work);
-        m->at = is_first ? COMING : TO_POST;
-        *progress = CZ__TO_TELL;
-        return CZ_OK;
-    case COMING:
-        if (!take_in(work))
-            break;
         m->at = TO_POST;
-        work->verdict = work->operation.header;
-        *progress = CZ__HEARD;
+        *progress = CZ__TO_TELL;
         return CZ_OK;
     case TO_POST:
         if (!may_post(work))
             break;
-        post(work, is_first ? &work->verdict : &work->operation.header);
+        post(work);
+        m->at = COMING;
+        *progress = CZ__MOVED;
+        return CZ_OK;
+    case COMING:
+        if (!take_in(work))
+            break;
+        m->at = AT_VERDICT;
+        *progress = CZ__HEARD;
+        return CZ_OK;
+    case AT_VERDICT:
         m->at = AWAITING;
+        if (work->asks && work->group->rank == 0)
+            tell_answer(work);
         *progress = CZ__MOVED;
         return CZ_OK;
     default:
-        if (!has_posted(work, 0))
+        if (work->asks && !has_answered(work))
             break;
-        take_verdict(work);
+        if (work->asks)
+            take_answer(work);
+        end_meeting(work);
         *progress = CZ__DONE;
         return CZ_OK;
     }
@@ -278,8 +319,7 @@ static void give_values(cz_work *work)
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
     if (!operation->shared_values) {
-        const size_t bytes = cz__small_put_stream(work, &operation->values, me, result(work, me),
-                                                  work->group->window->box_bytes);
+        const size_t bytes = cz__small_put_stream(work, &operation->values, me, result(work, me));
         for (int r = 1; r < work->group->size && bytes > 0; r++)
             cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, bytes);
     }
@@ -293,8 +333,7 @@ static bool take_values(cz_work *work)
     small *s = small_of(work);
     for (; s->copied < work->group->size && has_values(work, s->copied); s->copied++)
         if (s->copied != work->group->rank && !operation->shared_values)
-            cz__small_take_stream(work, &operation->values, s->copied, result(work, s->copied),
-                                  work->group->window->box_bytes);
+            cz__small_take_stream(work, &operation->values, s->copied, result(work, s->copied));
     return s->copied == work->group->size;
 }
 
@@ -303,14 +342,9 @@ static size_t bytes(int size, bool in_process)
     return in_process ? 0 : sizeof(small) + 2 * (size_t)size * sizeof(void *);
 }
 
-static bool offers(cz_work *work)
+static bool takes(const cz_work *work)
 {
     return work->rendezvous.engine == &cz__engine_boxes_meet && meeting_of(work)->is_small;
-}
-
-static uint64_t grant(cz_work *work)
-{
-    return IN_BOXES;
 }
 
 static void begin(cz_work *work)
@@ -330,8 +364,7 @@ static cz_status do_first_part(cz_work *work)
     const char **all = (const char **)(void *)&s->sources[size];
     for (int r = 0; r < size; r++)
         all[r] = given(work, r);
-    const cz__small_data data = {work->group->window->box_bytes, result(work, work->group->rank),
-                                 all, s->sources};
+    const cz__small_data data = {result(work, work->group->rank), all, s->sources};
     CZ_TRY(cz__small_move(work, &data));
     if (operation->update && operation->exchanges)
         give_values(work);
@@ -353,7 +386,7 @@ static cz_status advance(cz_work *work, cz__engine_progress *progress)
     }
     if (work->operation.update && work->operation.exchanges && !take_values(work))
         return look_after(work, awaits);
-    say_now(work, &box_of(work, work->group->rank)->read);
+    say_read(work);
     *progress = CZ__DONE;
     return CZ_OK;
 }
@@ -368,9 +401,8 @@ static bool spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t
     return look_until(work, has_next_values, &small_of(work)->look, events, seen);
 }
 
-const cz__engine cz__engine_boxes = {.bytes = bytes,
-                                     .offers = offers,
-                                     .grant = grant,
+const cz__engine cz__engine_boxes = {.takes = takes,
+                                     .bytes = bytes,
                                      .begin = begin,
                                      .advance = advance,
                                      .awaits = awaits,

@@ -57,6 +57,13 @@ static void judge(cz_work *work, cz_status mine)
                  cz_last_error());
 }
 
+static void give_label(char *to, const char *label)
+{
+    const size_t length = strnlen(label, CZ__LABEL_BYTES - 1);
+    memcpy(to, label, length);
+    to[length] = '\0';
+}
+
 static void enter(cz_work *work, const cz__engine *engine)
 {
     *(engine->meets ? &work->rendezvous.engine : &work->data.engine) = engine;
@@ -87,7 +94,7 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
         mine = cz__work_take_staging(work);
     judge(work, mine);
     if (label)
-        snprintf(work->operation.header.label, CZ__LABEL_BYTES, "%s", label);
+        give_label(work->operation.header.label, label);
     work->patience.since = cz__seconds();
     set_place(work, parent);
     cz__recorder_begin(work);

@@ -93,9 +93,9 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->backend = &group->table;
     group->rank = rank;
     group->size = size;
-    group->meetings.offered_from = UINT64_MAX;
     group->device = cz_device_cpu();
     status = set_rendezvous(group, rendezvous);
+    cz__engines_start(group);
     if (status)
         goto fail;
     status = cz__group_make_spare(group);

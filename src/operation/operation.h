@@ -30,6 +30,7 @@ struct cz__staging {
 
 /* What is known of how ranks meet in a group; the driver's. */
 typedef struct cz__meetings {
+    bool may_change; /* cz__engines_may_change() */
     /* The first operation that is met for by an engine which all ranks offer; UINT64_MAX: none. */
     uint64_t offered_from;
     /* Of the program's operations: of all before this one, and of these from it on, is known what
@@ -125,28 +126,27 @@ typedef enum cz__operation_kind {
 } cz__operation_kind;
 
 /* What travels before any data, so that all ranks act on one verdict: all get all headers and merge
- * them; or up a binomial tree of the ranks, merged on the way, and down again; or by boxes to
- * rank 0 and back. */
+ * them; or up a binomial tree of the ranks, merged on the way, and down again. */
 typedef struct cz__header {
+    int32_t status; /* CZ_OK, or the status that all ranks will return */
+    int32_t same;   /* all fingerprints below here are equal */
+    /* The engines that all ranks below here can move it with, a bit each; in a verdict: the one
+     * that shall, if any. */
+    uint64_t offers;
+    uint64_t grant;         /* in a verdict: what that engine said */
+    uint64_t balance;       /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
+    uint64_t nonce;         /* of this rank; in a verdict: the sum over all */
+    uint32_t offered_later; /* in a verdict: all ranks can meet for later operations another way */
+    int32_t rank;           /* whose header this is; with a status: the rank that failed */
     uint32_t kind;
     int32_t dtype;
     int32_t reduction;
     int32_t root;
     int64_t count;
     uint64_t fingerprint;
-    uint64_t balance;       /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
-    int32_t rank;           /* whose header this is; with a status: the rank that failed */
-    int32_t status;         /* CZ_OK, or the status that all ranks will return */
+    uint64_t detail;        /* which parameters take part, as a number */
     uint32_t checked;       /* option of the group; `detail` is there, and labels count */
     uint32_t segment_bytes; /* option of the group */
-    uint64_t detail;        /* which parameters take part, as a number */
-    uint64_t nonce;         /* of this rank; in a verdict: the sum over all */
-    int32_t same;           /* all fingerprints below here are equal */
-    /* The engines that all ranks below here can move it with, a bit each; in a verdict: the one
-     * that shall, if any. */
-    uint64_t offers;
-    uint64_t grant;         /* in a verdict: what that engine said */
-    uint32_t offered_later; /* in a verdict: all ranks can meet for later operations another way */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;
