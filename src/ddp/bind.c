@@ -8,21 +8,23 @@
 #include "ddp/object.h"
 #include "optim/optim.h"
 
-void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes)
+const char *cz__ddp_bucket_label(cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
-    snprintf(label, bytes, "bucket %d, '%.28s'", bucket->index,
-             cz__model_name(ddp->model, ddp->taking[bucket->first]));
+    const int64_t first = ddp->taking[bucket->first];
+    if (bucket->named_after != first + 1)
+        snprintf(bucket->label, sizeof bucket->label, "bucket %d, '%.28s'", bucket->index,
+                 cz__model_name(ddp->model, first));
+    bucket->named_after = first + 1;
+    return bucket->label;
 }
 
 cz_status cz__ddp_tell(cz_status status, void *context)
 {
     cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
-    char label[48];
-    cz__ddp_name_bucket(bucket, label, sizeof label);
     const cz__ddp_ready reduced = {.group = ddp->group,
-                                   .label = label,
+                                   .label = cz__ddp_bucket_label(bucket),
                                    .params = ddp->order + bucket->first,
                                    .count = bucket->count,
                                    .include = bucket->include,

@@ -144,6 +144,14 @@ static cz_status cut(bucket_draft *draft, const cz_ddp *ddp)
                                      narrowest);
 }
 
+static size_t count_bytes(const bucket_draft *draft, const cz_ddp *ddp, const cz_bucket *bucket)
+{
+    int64_t elements = 0;
+    for (int64_t k = 0; k < bucket->count; k++)
+        elements += cz_tensor_count(cz__model_value(ddp->model, draft->sorted[bucket->first + k]));
+    return (size_t)elements * cz_dtype_size(bucket->dtype);
+}
+
 static cz_status fill_buckets(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
 {
     const size_t params = (size_t)ddp->param_count;
@@ -169,6 +177,7 @@ static cz_status fill_buckets(bucket_draft *draft, cz_ddp *ddp, const int64_t *o
         bucket->ddp = ddp;
         bucket->index = b;
         bucket->dtype = cz__model_value(ddp->model, draft->sorted[bucket->first])->dtype;
+        bucket->bytes = count_bytes(draft, ddp, bucket);
         bucket->include = cz__calloc(params, sizeof *bucket->include);
         if (!bucket->include)
             return cz__fail(CZ_ERR_MEMORY, "ddp: bucket %d of %d", b, count);
@@ -212,22 +221,13 @@ cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
 
 /* ---- staging memory ---- */
 
-size_t cz__ddp_bucket_bytes(const cz_bucket *bucket)
-{
-    const cz_ddp *ddp = bucket->ddp;
-    int64_t elements = 0;
-    for (int64_t k = 0; k < bucket->count; k++)
-        elements += cz_tensor_count(cz__model_value(ddp->model, ddp->order[bucket->first + k]));
-    return (size_t)elements * cz_dtype_size(bucket->dtype);
-}
-
 /* Of what fits the largest bucket; the segments of smaller ones are smaller. Values have no
  * terms. */
 static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
 {
     size_t longest = 0;
     for (int b = 0; b < ddp->bucket_count; b++) {
-        const size_t bytes = cz__ddp_bucket_bytes(&ddp->buckets[b]);
+        const size_t bytes = ddp->buckets[b].bytes;
         longest = bytes > longest ? bytes : longest;
     }
     if (pool == &ddp->reductions)
@@ -261,9 +261,8 @@ static cz_status reserve_room(cz_ddp *ddp, cz_bucket *bucket, bool take_turns)
         cz__reserve_destroy(&bucket->transfers);
     if (bucket->transfers)
         return CZ_OK;
-    return take_turns
-               ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
-               : cz__reserve_create(&bucket->transfers, ddp->group, cz__ddp_bucket_bytes(bucket));
+    return take_turns ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
+                      : cz__reserve_create(&bucket->transfers, ddp->group, bucket->bytes);
 }
 
 cz_status cz__ddp_reserve(cz_ddp *ddp)

@@ -311,7 +311,7 @@ cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
         cz_bucket *bucket = &ddp->buckets[b];
         if (bucket->buffer)
             continue;
-        const size_t bytes = cz__ddp_bucket_bytes(bucket);
+        const size_t bytes = bucket->bytes;
         const cz_status status = ddp->device->allocate(CZ_MEMORY_GRADIENT, bytes, &bucket->buffer);
         if (status != CZ_OK) {
             bucket->buffer = NULL;

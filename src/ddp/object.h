@@ -48,6 +48,9 @@ struct cz_bucket {
     int index;            /* its number */
     int64_t first, count; /* its parameters: a run of cz_ddp.order */
     cz_dtype dtype;
+    size_t bytes;           /* with frozen parameters */
+    char label[48];         /* what messages call it: its number and its first parameter, */
+    int64_t named_after;    /* which is this one less 1; 0: it has no name yet */
     atomic_llong pending;   /* parameters of it that are not complete in this pass */
     bool empty;             /* nobody takes part: it does not travel in this pass */
     uint8_t *include;       /* owned, a flag per parameter of the model: who takes part */
@@ -142,7 +145,6 @@ cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
 /* Make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
-size_t cz__ddp_bucket_bytes(const cz_bucket *bucket); /* with frozen parameters */
 /* Staging memory for this pass, of which every operation on buckets gets some in its turn.
  * CZ_ERR_MEMORY. */
 cz_status cz__ddp_have_pools(cz_ddp *ddp);
@@ -152,8 +154,8 @@ cz_status cz__ddp_learn_order(cz_ddp *ddp);
 
 /* ---- bind.c ---- */
 
-/* What messages call it: its number and its first parameter. */
-void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes);
+/* Its label, in this pass. */
+const char *cz__ddp_bucket_label(cz_bucket *bucket);
 /* A continuation of a reduced bucket: the optimizer takes it. Context: the bucket. */
 cz_status cz__ddp_tell(cz_status status, void *bucket);
 /* With the lock, if marks may come: wait for all works of the last pass, or for the reductions

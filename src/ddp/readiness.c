@@ -61,11 +61,10 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label, bo
  * told by the next bucket, or run into their timeout. */
 static void start(cz_ddp *ddp, cz_bucket *bucket, bool waits)
 {
-    char label[48];
     if (!ddp->group) /* taken away in the middle of the pass */
         return;
     cz_status mine = ddp->failed == CZ_OK ? weigh(bucket) : cz__fail(ddp->failed, "%s", ddp->why);
-    cz__ddp_name_bucket(bucket, label, sizeof label);
+    const char *label = cz__ddp_bucket_label(bucket);
     const cz_status status =
         ddp->hook.run ? cz__ddp_run_hook(bucket, mine, label) : reduce(bucket, mine, label, waits);
     if (status != CZ_OK && ddp->failed == CZ_OK) {
@@ -82,7 +81,7 @@ enum { SMALL_BUCKET_BYTES = 64 << 10 };
 static bool ends_pass(const cz_ddp *ddp, const cz_bucket *bucket)
 {
     return bucket->index == ddp->launch[ddp->bucket_count - 1] && !ddp->hook.run &&
-           !ddp->listener.reduced && cz__ddp_bucket_bytes(bucket) <= SMALL_BUCKET_BYTES;
+           !ddp->listener.reduced && bucket->bytes <= SMALL_BUCKET_BYTES;
 }
 
 void cz__ddp_start_ready(cz_ddp *ddp)
