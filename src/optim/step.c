@@ -135,6 +135,8 @@ cz_status cz__step_run_closure(const cz_step_options *options, cz__step_outcome 
 {
     cz_step_options ours;
     *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
+    if (!options)
+        return CZ_OK;
     (void)cz__options_read(&ours, &cz__step_options, options, "step");
     if (!ours.closure)
         return CZ_OK;

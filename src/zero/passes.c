@@ -449,11 +449,10 @@ bool cz__zero_can_step_at_once(const cz_zero *zero)
            !cz__group_is_checked(zero->group) && share_of_rank(zero) == 1 && is_small(zero);
 }
 
-cz_status cz__zero_step_at_once(cz_zero *zero, uint64_t fingerprint, bool *same)
+cz_status cz__zero_step_at_once(cz_zero *zero, double start, uint64_t fingerprint, bool *same)
 {
     const bool reduces = zero->gradients == CZ_GRADIENTS_LOCAL;
     cz__tiles tiles = cz__optim_tiles(zero->optim);
-    const double start = cz__seconds();
     if (!reduces)
         place_results(zero);
     const cz__tiled_step step = reduces ? whole_step_of(zero, &tiles) : update_of(zero, &tiles);

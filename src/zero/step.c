@@ -195,7 +195,7 @@ static cz_status agree(cz_zero *zero, cz_status mine, bool *stepped)
         all = cz__fingerprint_elements(settings, zero->present, (size_t)zero->param_count) +
               zero->in_tiles;
     }
-    CZ_TRY(at_once ? cz__zero_step_at_once(zero, all, &same)
+    CZ_TRY(at_once ? cz__zero_step_at_once(zero, start, all, &same)
                    : cz__agree(zero->group, mine, all, &same, "zero: step"));
     *stepped = at_once && same;
     if (*stepped)

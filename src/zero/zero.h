@@ -188,8 +188,9 @@ size_t cz__zero_sums_bytes(const cz_zero *zero);
 /* Can the step be one pass over tiles that is small, and the agreement in the same operation? As
  * this rank sees it. */
 bool cz__zero_can_step_at_once(const cz_zero *zero);
-/* Agree, and where all ranks give the same fingerprint make the step. */
-cz_status cz__zero_step_at_once(cz_zero *zero, uint64_t fingerprint, bool *same);
+/* Agree, and where all ranks give the same fingerprint make the step, which began at
+ * `start`. */
+cz_status cz__zero_step_at_once(cz_zero *zero, double start, uint64_t fingerprint, bool *same);
 /* Reduce, update, synchronise, once all ranks have agreed. */
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
