@@ -65,7 +65,9 @@ static void say_read(const cz_work *work)
     const uint64_t first = work->group->meetings.offered_from;
     if (window->read_before < first)
         window->read_before = first;
-    window->read_after |= UINT64_C(1) << (work->sequence - window->read_before);
+    const uint64_t later = work->sequence - window->read_before;
+    if (later < 64) /* else it is left at that, and all look at flags */
+        window->read_after |= UINT64_C(1) << later;
     while (window->read_after & 1) {
         window->read_after >>= 1;
         window->read_before++;
