@@ -18,6 +18,7 @@
 #include "collective/model.h"
 #include "device/print.h"
 #include "group/internal.h"
+#include "group/region.h"
 #include "tensor/model.h"
 
 enum { MOST_VALUES = 65536 };
@@ -43,7 +44,8 @@ struct cz_parts {
     void **last;                 /* the gradients of the rank's last part; NULL: none */
     uint64_t *prints;            /* two of each of these; NULL: the group is not in checked mode */
     cz__terms terms;
-    char *zeros; /* CZ__TILE_BYTES of them */
+    char *zeros; /* CZ__TILE_BYTES of them, and as much room: */
+    char *tile;
     /* Room for leaves.count addresses, beside those of `terms`, which operations use meanwhile. */
     const void **sources;
     double *shares; /* of this rank's parts */
@@ -144,8 +146,9 @@ static cz_status allocate(cz_parts *parts)
         !parts->sources)
         return cz__fail(CZ_ERR_MEMORY, "parts: tables of %zu parameters", params);
     void *zeros;
-    CZ_TRY(parts->device->allocate(CZ_MEMORY_STAGING, CZ__TILE_BYTES, &zeros));
+    CZ_TRY(parts->device->allocate(CZ_MEMORY_STAGING, 2 * CZ__TILE_BYTES, &zeros));
     parts->zeros = zeros;
+    parts->tile = parts->zeros + CZ__TILE_BYTES;
     for (int k = 0; k < parts->kept_count; k++)
         for (int64_t p = 0; p < parts->param_count; p++)
             if (cz__model_requires_grad(parts->model, p))
@@ -349,7 +352,7 @@ size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count)
     const cz_parts *p = NULL;
     const size_t params = (size_t)param_count, count = (size_t)leaves->count;
     const size_t per_sum = params * (sizeof **p->kept + sizeof **p->has);
-    return sizeof *p + CZ__TILE_BYTES + (size_t)cz__leaves_kept(leaves, rank) * per_sum +
+    return sizeof *p + 2 * CZ__TILE_BYTES + (size_t)cz__leaves_kept(leaves, rank) * per_sum +
            (size_t)cz__leaves_terms(leaves, rank) * params * sizeof **p->given +
            params * (sizeof *p->any + sizeof *p->last) +
            (size_t)cz__leaves_of(leaves, rank) * sizeof *p->shares +
@@ -590,29 +593,44 @@ static int completed(const cz_parts *parts)
     return count;
 }
 
-/* A gradient and the sums that it completes become the lowest of these. They are the leaves of a
- * small tree, in which sums of several parts leave places empty. */
+static const void *kept_at(const cz_parts *parts, int level, int64_t p, size_t at)
+{
+    return parts->has[level][p] ? (const char *)parts->kept[level][p] + at : parts->zeros;
+}
+
+/* Some bytes of it: s0 + (s1 + (s2 + gradient)), from the right, two sums at a time. An addition is
+ * the same from either side, so that these three are the tree over (s1, gradient, s0). */
+static cz_status complete_tile(cz_parts *parts, int64_t p, const char *gradient, int base,
+                               int count, size_t at, size_t bytes)
+{
+    const cz_dtype dtype = cz__model_value(parts->model, p)->dtype;
+    const int64_t elements = (int64_t)(bytes / cz_dtype_size(dtype));
+    const void *right = gradient ? gradient + at : parts->zeros;
+    for (int k = count; k > 0; k -= 2) {
+        const void *sources[3] = {kept_at(parts, base + k - 1, p, at), right};
+        if (k > 1)
+            sources[2] = kept_at(parts, base + k - 2, p, at);
+        void *out = k > 2 ? parts->tile : (char *)parts->kept[base][p] + at;
+        CZ_TRY(parts->device->reduce(NULL, dtype, CZ_SUM, k > 1 ? 3 : 2, sources, elements, out));
+        right = out;
+    }
+    return CZ_OK;
+}
+
+/* A gradient and the sums that it completes become the lowest of these. */
 static cz_status complete(cz_parts *parts, int64_t p, const void *gradient, int count)
 {
-    const int base = cz__leaves_digits(parts->added) - count, leaves = 1 << count;
-    const cz_dtype dtype = cz__model_value(parts->model, p)->dtype;
-    const size_t element = cz_dtype_size(dtype), bytes = bytes_of(parts, p);
-    const void **sources = parts->sources;
+    const int base = cz__leaves_digits(parts->added) - count;
+    const size_t bytes = bytes_of(parts, p);
     bool any = gradient != NULL;
     for (int k = 0; k < count; k++)
         any = any || parts->has[base + k][p];
     if (!any)
         return CZ_OK;
     CZ_TRY(have_kept(parts, base, p));
-    memset(sources, 0, (size_t)leaves * sizeof *sources);
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < CZ__TILE_BYTES ? bytes - at : CZ__TILE_BYTES;
-        for (int k = 0; k < count; k++)
-            sources[leaves - (2 << (count - 1 - k))] =
-                parts->has[base + k][p] ? (char *)parts->kept[base + k][p] + at : parts->zeros;
-        sources[leaves - 1] = gradient ? (const char *)gradient + at : parts->zeros;
-        CZ_TRY(parts->device->reduce(NULL, dtype, CZ_SUM, leaves, sources,
-                                     (int64_t)(some / element), (char *)parts->kept[base][p] + at));
+        CZ_TRY(complete_tile(parts, p, gradient, base, count, at, some));
     }
     parts->has[base][p] = 1;
     return CZ_OK;
@@ -625,7 +643,7 @@ static cz_status keep(cz_parts *parts, int64_t p, const void *gradient)
     if (!gradient || bytes_of(parts, p) == 0)
         return CZ_OK;
     CZ_TRY(have_kept(parts, level, p));
-    return parts->device->copy(NULL, parts->kept[level][p], gradient, bytes_of(parts, p));
+    return cz__copy_once(parts->device, parts->kept[level][p], gradient, bytes_of(parts, p));
 }
 
 static void print_of(const cz_parts *parts, int64_t p, const void *gradient, uint64_t print[2])

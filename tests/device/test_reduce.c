@@ -412,7 +412,7 @@ TEST(what_is_refused)
 
 /* ---- sources that are missing ---- */
 
-enum { WITH_GAPS = 70, GAP_COUNT = 1500 };
+enum { WITH_GAPS = 210, GAP_COUNT = 1500 };
 
 /* The definition: of the two sides of a sum one may be missing, or both. False: nothing is
  * there. */
@@ -487,7 +487,7 @@ TEST(places_of_the_tree_may_be_empty)
 {
     for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
         const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
-        for (int count = 1; kernels && count <= WITH_GAPS; count += count < 20 ? 1 : 7) {
+        for (int count = 1; kernels && count <= WITH_GAPS; count += 1 + count / 10) {
             try_gaps(kernels, CZ_F32, count, (unsigned)count);
             try_gaps(kernels, CZ_F64, count, (unsigned)count + 99);
         }

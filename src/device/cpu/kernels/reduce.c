@@ -11,21 +11,43 @@
 #define MAX_PARTIALS 11
 #define MAX_LEVELS 13 /* of a tree of CZ__MAX_SOURCES */
 
-/* Sources of which some are missing: how many sums are made once each has been taken, if those that
- * are there are taken in order and the last two partial results are added. Returns the last one
- * that is there among `count` from `first` on; -1: none. */
-static int plan_merges(const void *const *sources, int first, int count, uint8_t *merges)
+/* The sources that are there, where some are missing, and how many sums are made once each of them
+ * has been taken, of the last two partial results each. */
+typedef struct present {
+    int count;
+    uint16_t places[CZ__MAX_SOURCES];
+    uint8_t merges[CZ__MAX_SOURCES];
+} present;
+
+static int highest_digit(int number)
 {
-    if (count == 1)
-        return sources[first] ? first : -1;
-    int left = 1;
-    while (2 * left < count)
-        left *= 2;
-    const int before = plan_merges(sources, first, left, merges);
-    const int last = plan_merges(sources, first + left, count - left, merges);
-    if (before >= 0 && last >= 0)
-        merges[last]++;
-    return last >= 0 ? last : before;
+    int digit = 0;
+    while (number >> digit > 1)
+        digit++;
+    return digit;
+}
+
+/* Two neighbours are in one sum from the highest binary digit on in which their places differ. When
+ * the next one is farther away than sums that wait were from each other these are complete. */
+static void find_present(const void *const *sources, int count, present *there)
+{
+    int levels[MAX_LEVELS], depth = 0, last = -1;
+    there->count = 0;
+    for (int i = 0; i < count; i++) {
+        if (!sources[i])
+            continue;
+        const int level = last < 0 ? 0 : highest_digit(last ^ i), before = depth;
+        while (last >= 0 && depth > 0 && levels[depth - 1] < level)
+            depth--;
+        if (last >= 0) {
+            there->merges[there->count - 1] = (uint8_t)(before - depth);
+            levels[depth++] = level;
+        }
+        there->places[there->count++] = (uint16_t)i;
+        last = i;
+    }
+    if (there->count > 0)
+        there->merges[there->count - 1] = (uint8_t)depth;
 }
 
 static int trailing_ones(int number)
@@ -44,24 +66,17 @@ static bool are_all_there(const void *const *sources, int count)
     return true;
 }
 
-/* Those that are there, if they are few and their sums are the tree over as many that are all
- * there; returns how many, or 0. The other merges then follow from those before the last. */
+/* Are they few, and their sums the tree over as many that are all there? The merges after the last
+ * then follow from those before it. */
 #define FEW_PRESENT 64
-static int pack_present(const void *const *sources, int count, const void **present)
+static bool are_dense(const present *there)
 {
-    uint8_t merges[CZ__MAX_SOURCES];
-    int packed = 0, last = -1;
-    memset(merges, 0, (size_t)count);
-    (void)plan_merges(sources, 0, count, merges);
-    for (int i = 0; i < count; i++) {
-        if (!sources[i])
-            continue;
-        if (packed == FEW_PRESENT || (last >= 0 && merges[last] != trailing_ones(packed - 1)))
-            return 0;
-        present[packed++] = sources[i];
-        last = i;
-    }
-    return packed;
+    if (there->count > FEW_PRESENT)
+        return false;
+    for (int k = 0; k + 1 < there->count; k++)
+        if (there->merges[k] != trailing_ones(k))
+            return false;
+    return true;
 }
 
 #define AS_IT_IS(x) (x)

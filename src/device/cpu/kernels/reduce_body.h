@@ -117,43 +117,67 @@ static __attribute__((noinline)) void CZ_TYPED(multiply_many)(int source_count,
         FOLD_BLOCK(true, false, 1, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
+/* The last partial result and one source more. */
+CZ_BODY void CZ_TYPED(merge_source)(bool product, int64_t begin, int64_t count, WIDE *restrict left,
+                                    const ELEMENT *restrict right)
+{
+    for (int64_t i = 0; i < count; i++)
+        left[i] = CZ_TYPED(combine)(product, left[i], LOAD(right[begin + i]));
+}
+
+/* One block: a source that waits for the next alone is taken with it. */
+CZ_BODY void CZ_TYPED(fold_present)(bool product, bool average, int divisor, const present *there,
+                                    const void *const *sources, int64_t begin, int64_t count,
+                                    WIDE (*partial)[BLOCK], ELEMENT *out)
+{
+    int depth = 0;
+    for (int k = 0; k < there->count; k++) {
+        int merges = there->merges[k];
+        const void *two[] = {sources[there->places[k]], NULL};
+        if (merges > 0) {
+            CZ_TYPED(merge_source)(product, begin, count, partial[depth - 1], two[0]);
+            merges--;
+        } else if (k + 1 < there->count && there->merges[k + 1] > 0) {
+            two[1] = sources[there->places[++k]];
+            CZ_TYPED(leaf)(product, 2, two, 0, begin, count, partial[depth++]);
+            merges = there->merges[k] - 1;
+        } else {
+            CZ_TYPED(leaf)(product, 1, two, 0, begin, count, partial[depth++]);
+        }
+        for (; merges > 0; merges--, depth--)
+            CZ_TYPED(merge)(product, count, partial[depth - 2], partial[depth - 1]);
+    }
+    CZ_TYPED(finish)(average, divisor, count, partial[0], out + begin);
+}
+
 /* Not inline: rarely used. */
-static
-    __attribute__((noinline)) void CZ_TYPED(fold_some)(bool product, bool average, int source_count,
-                                                       const void *const *sources, int64_t count,
-                                                       ELEMENT *out)
+static __attribute__((noinline)) void CZ_TYPED(fold_some)(bool product, bool average, int divisor,
+                                                          const present *there,
+                                                          const void *const *sources, int64_t count,
+                                                          ELEMENT *out)
 {
     WIDE partial[MAX_LEVELS][BLOCK];
-    uint8_t merges[CZ__MAX_SOURCES];
-    memset(merges, 0, (size_t)source_count);
-    (void)plan_merges(sources, 0, source_count, merges);
-    for (int64_t begin = 0; begin < count; begin += BLOCK) {
-        const int64_t length = LENGTH(begin, count);
-        int depth = 0;
-        for (int s = 0; s < source_count; s++) {
-            if (!sources[s])
-                continue;
-            CZ_TYPED(leaf)(product, 1, sources, s, begin, length, partial[depth++]);
-            for (int left = merges[s]; left > 0; left--, depth--)
-                CZ_TYPED(merge)(product, length, partial[depth - 2], partial[depth - 1]);
-        }
-        CZ_TYPED(finish)(average, source_count, length, partial[0], out + begin);
-    }
+    for (int64_t begin = 0; begin < count; begin += BLOCK)
+        CZ_TYPED(fold_present)(product, average, divisor, there, sources, begin,
+                               LENGTH(begin, count), partial, out);
 }
 
 CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
                             const void *const *sources, int64_t count, ELEMENT *out)
 {
     const int divisor = source_count;
-    const void *present[FEW_PRESENT];
+    const void *packed[FEW_PRESENT];
     if (!are_all_there(sources, source_count)) {
-        const int packed = pack_present(sources, source_count, present);
-        if (packed == 0 || (packed == 1 && average)) {
-            CZ_TYPED(fold_some)(product, average, source_count, sources, count, out);
+        present there;
+        find_present(sources, source_count, &there);
+        if (!are_dense(&there) || (there.count == 1 && average)) {
+            CZ_TYPED(fold_some)(product, average, divisor, &there, sources, count, out);
             return;
         }
-        sources = present;
-        source_count = packed;
+        for (int k = 0; k < there.count; k++)
+            packed[k] = sources[there.places[k]];
+        sources = packed;
+        source_count = there.count;
     }
     if (source_count == 1)
         memmove(out, sources[0], (size_t)count * sizeof *out);
