@@ -86,6 +86,8 @@ CZ_API cz_status cz_parts_add(cz_parts *parts);
  *  pass of a data-parallel model that synchronises does so itself, whatever becomes of it.) Local:
  *  others need not, who wait for this rank's parts anyway. A sampler is to be set back to the
  *  batch's position.
+ *  Until then, or until the step, nothing is saved, loaded, cut anew or fingerprinted: CZ_ERR_STATE
+ *  on all ranks.
  *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: a pass of a data-parallel model is under way. */
 CZ_API cz_status cz_parts_restart(cz_parts *parts);
 

@@ -18,7 +18,7 @@
 #include "collective/model.h"
 #include "device/print.h"
 #include "group/internal.h"
-#include "group/region.h"
+#include "operation/region.h"
 #include "tensor/model.h"
 
 enum { MOST_VALUES = 65536 };
@@ -778,6 +778,16 @@ cz_status cz__parts_are_all(const cz_parts *parts, const char *part)
     return cz__fail(CZ_ERR_STATE,
                     "%s: %d of %d parts of this rank were added; cz_parts_add() comes first", part,
                     parts->added, parts->own_count);
+}
+
+cz_status cz__parts_are_none(const cz_parts *parts, const char *part)
+{
+    if (parts->added == 0 && !parts->broken)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE,
+                    "%s: %d of %d parts of this rank were added; the step comes first, or "
+                    "cz_parts_restart()",
+                    part, parts->added, parts->own_count);
 }
 
 bool cz__parts_has(const cz_parts *parts, int64_t param)

@@ -60,6 +60,8 @@ double cz__parts_share(const cz_parts *parts);
  * begins with `part`. */
 cz_status cz__parts_are_whole(const cz_parts *parts, const char *part);
 cz_status cz__parts_are_all(const cz_parts *parts, const char *part);
+/* Is it between two steps? CZ_ERR_STATE. */
+cz_status cz__parts_are_none(const cz_parts *parts, const char *part);
 /* Did a part of this rank have a gradient of this parameter? */
 bool cz__parts_has(const cz_parts *parts, int64_t param);
 /* Is the last part's gradient where it was when it was added, now that gradients are there? And in

@@ -382,11 +382,18 @@ done:
     return status;
 }
 
+const cz_parts *cz__zero_parts(const cz_zero *zero)
+{
+    return zero->ddp ? cz__ddp_parts(zero->ddp) : zero->parts;
+}
+
 cz_status cz__zero_check_idle(cz_zero *zero)
 {
     CZ_TRY(cz__zero_settle_shards(zero));
     if (zero->ddp && cz__ddp_in_pass(zero->ddp))
         return cz__fail(CZ_ERR_STATE, "zero: a pass of its ddp is under way");
+    if (cz__zero_parts(zero))
+        CZ_TRY(cz__parts_are_none(cz__zero_parts(zero), "zero"));
     if (zero->ddp)
         CZ_TRY(cz__ddp_settle(zero->ddp));
     return cz__optim_prepare(zero->optim);

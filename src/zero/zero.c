@@ -79,11 +79,6 @@ cz_optim *cz_zero_local_optim(const cz_zero *zero)
     return zero && settle(zero) == CZ_OK ? zero->optim : NULL;
 }
 
-const cz_parts *cz__zero_parts(const cz_zero *zero)
-{
-    return zero->ddp ? cz__ddp_parts(zero->ddp) : zero->parts;
-}
-
 cz_group *cz__zero_group(const cz_zero *zero)
 {
     return zero ? zero->group : NULL;

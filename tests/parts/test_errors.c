@@ -305,6 +305,42 @@ static cz_status a_step_waits_for_every_part(subject *s, cz_group *group)
 }
 BODY(a_step_waits_for_every_part)
 
+/* One rank is in the middle of a step; the others are not. */
+static cz_status state_stays_in_the_middle_of_a_step(subject *s, cz_group *group, making kind)
+{
+    static const char why[] = "rank 1: zero: 1 of 3 parts of this rank were added; the step comes "
+                              "first, or cz_parts_restart()";
+    cz_state_dict *state;
+    uint64_t print[2];
+    CZ_TRY(create(s, group, kind));
+    CZ_TRY(step(s));
+    CZ_TRY(cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS));
+    CZ_TRY(cz_zero_state_dict(s->zero, &state));
+    if (cz_group_rank(group) == 1)
+        CZ_TRY(run_part(s, cz_parts_own(s->parts, 0)));
+    const cz_status loaded = expect(cz_zero_load_state_dict(s->zero, state), CZ_ERR_STATE, why);
+    cz_state_dict_destroy(&state);
+    CZ_TRY(loaded);
+    CZ_TRY(expect(cz_zero_reshard(s->zero, CZ_PARTITION_GREEDY, NULL, 0), CZ_ERR_STATE, why));
+    CZ_TRY(expect(cz_zero_consolidate_state_dict(s->zero, 0), CZ_ERR_STATE, why));
+    CZ_TRY(expect(cz_zero_fingerprint(s->zero, print), CZ_ERR_STATE, why));
+    CZ_TRY(cz_parts_restart(s->parts));
+    CZ_TRY(cz_zero_reshard(s->zero, CZ_PARTITION_GREEDY, NULL, 0));
+    return step(s);
+}
+
+static cz_status state_is_left_alone_between_parts(subject *s, cz_group *group)
+{
+    return state_stays_in_the_middle_of_a_step(s, group, PLAIN);
+}
+BODY(state_is_left_alone_between_parts)
+
+static cz_status state_is_left_alone_between_passes(subject *s, cz_group *group)
+{
+    return state_stays_in_the_middle_of_a_step(s, group, WITH_DDP);
+}
+BODY(state_is_left_alone_between_passes)
+
 static cz_status a_step_takes_no_other_gradients(subject *s, cz_group *group)
 {
     CZ_TRY(create(s, group, PLAIN));
