@@ -9,8 +9,8 @@
 static const uint32_t STEP = 0x9e3779b1u, OTHER_STEP = 0x85ebca77u;
 static const uint32_t SECOND = 0x27d4eb2fu, OTHER_SECOND = 0xc2b2ae3du;
 
-/* Compilers widen words before they multiply them, and take twice as long. The loop over single words
- * below is the definition. */
+/* Compilers widen words before they multiply them, and take twice as long. The loop over single
+ * words below is the definition. */
 #if defined __SSE2__
 #include <immintrin.h>
 
