@@ -54,7 +54,8 @@ struct cz__rendezvous {
     cz__rendezvous *next;
     uint64_t tag;                /* of one that was found by it; 0: it is of the ring */
     atomic_int gone;             /* ranks that have parted, the same */
-    _Atomic uint64_t called_off; /* the tag, where some rank took its memory back */
+    _Atomic uint64_t called_off; /* the tag, where some rank took its memory back; */
+    _Atomic uint64_t stands;     /* the verdict does, though: all had come before */
     _Alignas(64) place places[]; /* size */
 };
 
@@ -391,13 +392,19 @@ static bool merge_headers(cz_work *work)
     return true;
 }
 
+static bool is_void(const cz__seat *seat)
+{
+    return atomic_load(&seat->rendezvous->called_off) == seat->tag &&
+           atomic_load(&seat->rendezvous->stands) != seat->tag;
+}
+
 bool cz__rendezvous_judge(cz_work *work)
 {
     cz__seat *seat = cz__seat_of(work);
     if (seat->judged)
         return true;
     bool same;
-    if (atomic_load(&seat->rendezvous->called_off) == seat->tag)
+    if (is_void(seat))
         return false;
     seat->plain = is_plain(work, &same);
     if (!seat->plain && !merge_headers(work))
@@ -413,7 +420,7 @@ bool cz__rendezvous_is_settled(cz_work *work)
 {
     const cz__seat *seat = cz__seat_of(work);
     if (!seat->judged)
-        return cz__rendezvous_have_come(work);
+        return cz__rendezvous_have_come(work) && !is_void(seat);
     return seat->plain || cz__rendezvous_is_finished(work);
 }
 
@@ -566,6 +573,9 @@ void cz__rendezvous_withdraw(cz_work *work)
     set_waiting(work, false);
     if (!seat->rendezvous)
         return;
+    bool same;
+    if (cz__rendezvous_have_come(work) && is_plain(work, &same))
+        atomic_store(&seat->rendezvous->stands, seat->tag);
     atomic_store(&seat->rendezvous->called_off, seat->tag);
     for (int r = 0; r < work->group->size; r++)
         while (r != work->group->rank && atomic_load(&seat->rendezvous->places[r].busy))
