@@ -40,7 +40,7 @@ CZ_INIT_FUNCTION(cz_in_backward_options, CZ_IN_BACKWARD_OPTIONS_INIT)
  *          of a sharded optimizer; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,
                                        const cz_in_backward_options *options);
-/** Local; accepts NULL and *NULL; before or after its optimizers. */
+/** Local; accepts NULL and *NULL; before or after its optimizers, but between passes. */
 CZ_API void cz_in_backward_destroy(cz_in_backward **in_backward);
 
 /** Begin a step, before the backward pass: what cz_optim_step() does before its first update.

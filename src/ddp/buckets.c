@@ -267,6 +267,8 @@ static cz_status reserve_room(cz_ddp *ddp, cz_bucket *bucket, bool take_turns)
 
 cz_status cz__ddp_reserve(cz_ddp *ddp)
 {
+    if (!ddp->group)
+        return cz__fail(CZ_ERR_STATE, "ddp: it has no group any more");
     const bool take_turns = cz__ddp_values_take_turns(ddp);
     for (int b = 0; b < ddp->bucket_count; b++)
         CZ_TRY(reserve_room(ddp, &ddp->buckets[b], take_turns));

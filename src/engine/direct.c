@@ -35,7 +35,7 @@ static direct *direct_of(const cz_work *work)
     return work->data.state;
 }
 
-/* One rank's part, and who does it: `worker`, or the last rank to come for all. */
+/* One rank's part. `worker` is the rank. */
 typedef struct view {
     cz__rendezvous *rendezvous;
     const cz_group *group; /* of who does it */

@@ -296,6 +296,9 @@ static cz__rendezvous *wait_in_ring(cz_work *work)
     if (is_free(work, rendezvous))
         return rendezvous;
     set_waiting(work, true);
+    /* One that waited already has parted from another operation since: either of two sees that of
+     * the other. */
+    atomic_thread_fence(memory_order_seq_cst);
     return is_free(work, rendezvous) ? rendezvous : NULL;
 }
 
@@ -574,9 +577,10 @@ void cz__rendezvous_withdraw(cz_work *work)
     if (!seat->rendezvous)
         return;
     bool same;
-    if (cz__rendezvous_have_come(work) && is_plain(work, &same))
+    /* The first one decides, and calls off before it looks: who has judged by then had seen all. */
+    if (atomic_exchange(&seat->rendezvous->called_off, seat->tag) != seat->tag &&
+        cz__rendezvous_have_come(work) && is_plain(work, &same))
         atomic_store(&seat->rendezvous->stands, seat->tag);
-    atomic_store(&seat->rendezvous->called_off, seat->tag);
     for (int r = 0; r < work->group->size; r++)
         while (r != work->group->rank && atomic_load(&seat->rendezvous->places[r].busy))
             sched_yield(); /* in the middle of a piece of bounded size */

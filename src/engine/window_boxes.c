@@ -147,6 +147,21 @@ static void post(cz_work *work)
     say_now(work, &box->posted);
 }
 
+/* Has somebody given the operation up and taken its box back? Then the group breaks: wait for
+ * that. */
+static bool is_taken_back(const cz_work *work)
+{
+    meeting *m = meeting_of(work);
+    for (int r = 0; r < work->group->size; r++) {
+        if (has_posted(work, r))
+            continue;
+        m->come = 0;
+        m->read = UINT64_MAX;
+        return true;
+    }
+    return false;
+}
+
 /* Take in whoever has come, in their order: the same verdict everywhere. */
 static bool take_in(cz_work *work)
 {
@@ -159,7 +174,7 @@ static bool take_in(cz_work *work)
             cz__header_merge(&work->verdict, &box->header, work->sequence);
         m->read = box->read_before < m->read ? box->read_before : m->read;
     }
-    return m->come == work->group->size;
+    return m->come == work->group->size && !is_taken_back(work);
 }
 
 /* Where data are in the boxes they are read first. */
@@ -272,11 +287,11 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
     return look_after(work, meeting_awaits);
 }
 
-/* Before the verdict, so that rank 0 does not take in who has given up already. */
+/* Before this rank has the verdict, so that who comes late does not take in one that has given up.
+ * (One that leaves the group in peace does not take its word back.) */
 static void withdraw_meeting(cz_work *work)
 {
-    if (work->phase == CZ__PHASE_MEET && meeting_of(work)->at == AWAITING &&
-        work->group->rank != 0 && !has_posted(work, 0))
+    if (work->phase == CZ__PHASE_MEET && meeting_of(work)->at == COMING && !work->group->left)
         atomic_store_explicit(&box_of(work, work->group->rank)->posted, 0, memory_order_release);
 }
 

@@ -2,10 +2,12 @@
 /* Process groups: making and leaving them. */
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/float_mode.h"
 #include "base/kernel_threads.h"
 #include "base/memory.h"
@@ -18,6 +20,8 @@
 #include "group/work.h"
 
 enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
+
+#define LEAVE_SECONDS 0.2
 
 /* Is a word in the comma-separated list CZERO_DEBUG? */
 static bool debug_asks(const char *word)
@@ -258,6 +262,31 @@ static void end_operations(cz_group *group)
     cz__sentence_resume(own);
 }
 
+/* What all ranks of a process have come to ends without this rank's help but for its part: it does
+ * that, and gives the others a moment for theirs, so that they need not fail for a rank which had
+ * nothing more to do. Lock held. */
+static void let_end(cz_group *group)
+{
+    const double until = cz__seconds() + LEAVE_SECONDS;
+    cz__executor *executor = group->executor;
+    cz_work *work;
+    const cz__sentence own = cz__sentence_hold();
+    cz__executor_seize(executor);
+    while (group->broken == CZ_OK && (work = first_of(group)) && cz__seconds() < until) {
+        cz__executor_unlock(executor);
+        const bool moves = cz__operation_advance(work);
+        const bool all_have_come = work->phase >= CZ__PHASE_DATA;
+        if (!moves)
+            sched_yield();
+        cz__executor_lock(executor);
+        cz__work_retire(work);
+        if (!moves && !all_have_come)
+            break;
+    }
+    cz__executor_release(executor);
+    cz__sentence_resume(own);
+}
+
 void cz__group_leave(cz_group *group, const char *why)
 {
     CZ__OWN_FLOATS;
@@ -268,6 +297,8 @@ void cz__group_leave(cz_group *group, const char *why)
         return;
     }
     cz__executor_lock(executor);
+    if (!why && group->rendezvous)
+        let_end(group);
     if (group->broken == CZ_OK)
         snprintf(group->why, sizeof group->why,
                  "the group was destroyed with operations in flight");

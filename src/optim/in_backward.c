@@ -174,7 +174,8 @@ cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument
 void cz__in_backward_update(cz_in_backward *in_backward, int64_t param, void *gradient)
 {
     pthread_mutex_lock(&in_backward->lock);
-    for (int64_t k = 0; k < in_backward->count; k++)
+    const int64_t count = in_backward->ended ? 0 : in_backward->count;
+    for (int64_t k = 0; k < count; k++)
         cz__optim_step_param(in_backward->optims[k], param, gradient);
     pthread_mutex_unlock(&in_backward->lock);
     if (in_backward->options.released)

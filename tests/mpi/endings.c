@@ -106,7 +106,7 @@ static void end_stopped(void)
     int64_t pid = getpid(), pids[64];
     cz_group *group = create(0.3, 1.5);
     OK(cz_all_gather(group, &pid, pids, 1, CZ_I64, NULL));
-    snprintf(text, sizeof text, "rank %d did not come within 1 s", world_size - 1);
+    snprintf(text, sizeof text, "rank %d did not come within 1.5 s", world_size - 1);
     if (my_rank == world_size - 1)
         raise(SIGSTOP);
     expect(all_reduce(group), CZ_ERR_TIMEOUT, text);

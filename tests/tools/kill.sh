@@ -94,6 +94,19 @@ has err "which is replaced now"
 code 0 "$czero" diff --quiet several from
 [ "$(ls several | wc -l)" = 2 ] || fail "several has $(ls several)"
 
+# Killed in the middle of writing the index.
+rm -r several
+code 0 "$czero" convert from several --max-file-size 5M --optimizer
+mv several/model.safetensors.index.json several/model.safetensors.index.json.czero-unfinished.tmp
+for file in 1 2; do
+    mv several/model-0000$file-of-00002.safetensors several/model-0000$file-of-00002.safetensors.czero-unfinished
+done
+code 2 "$czero" verify several
+has err "several/model.safetensors.index.json.czero-unfinished.tmp"
+code 0 "$czero" convert from several --max-file-size 5M --optimizer
+code 0 "$czero" verify several
+hasnt err unfinished
+
 # A file that is not complete is none, whatever is in it; many of them are a line.
 cp model.safetensors half.safetensors.czero-unfinished
 code 1 "$czero" verify half.safetensors.czero-unfinished
