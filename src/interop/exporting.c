@@ -293,7 +293,7 @@ cz_status cz__exporting_see(cz__exporting *e)
     if (error == ENOENT)
         return cz__fail(CZ_ERR_IO,
                         "%s" CZ__UNFINISHED ": rank 0 has made it, and it is not there for this "
-                                            "rank: the folder must be one that all ranks share",
+                        "rank: the folder must be one that all ranks share",
                         path);
     CZ_TRY(status);
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM); /* nothing of others stays in memory here */
