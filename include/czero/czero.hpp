@@ -25,14 +25,23 @@
  *  too that have no class: czero::check(cz_zero_trace(zero, CZ_TRACE_SYNC, &totals)).
  *
  *  **Handles** own what they made, can be moved and not copied, and are destroyed in the opposite
- *  order of their making, as C asks. What is borrowed in C is borrowed here: a model outlives its
+ *  order of their making, as C asks. A member that is made later is a std::optional. What is borrowed in C is borrowed here: a model outlives its
  *  optimizers, a group what is made on it. A moved-from or default handle is a NULL in C.
+ *
+ *  **Sizes** are checked here, since C cannot see them. Where such a check fails in an operation,
+ *  this rank fails alone, as with a NULL for its group: who goes on leaves the others waiting.
+ *
+ *  **Buffers of an operation that was only started** live until it has ended. A work that is
+ *  destroyed while an exception unwinds its scope waits for that; otherwise it goes on by itself.
  *
  *  **Exceptions in functions of the program** (rank mains, closures, hooks, continuations, rules,
  *  schedules, visitors): the library is given a failure with the exception's text, so that other
  *  ranks learn of it by status and sentence as of any other failure, and none hangs or aborts. The
  *  exception itself, of whatever type, comes out of the call in which the program made that
- *  function run: step(), finish(), wait(), launch(). Its status for other ranks is that of a
+ *  function run: step() for closures and rules, begin() and finish() of a pass for hooks, wait()
+ *  for continuations, join::run() for its body, launch() for rank mains, for others the call that
+ *  is given them. (Of a work that a hook lets go of, finish() throws a czero::error with the text.)
+ *  Its status for other ranks is that of a
  *  czero::error, CZ_ERR_MEMORY of std::bad_alloc, CZ_ERR_ARGUMENT of std::logic_error and its
  *  children, CZ_ERR_STATE of anything else. Destructors throw nothing. */
 #ifndef CZERO_CZERO_HPP
@@ -79,12 +88,8 @@ class error : public std::runtime_error
     cz_status status_;
 };
 
-/** Throw if a call of C has failed. */
-inline void check(cz_status status)
-{
-    if (status != CZ_OK)
-        throw error(status, cz_last_error());
-}
+/** Throw if a call of C has failed: what a function of the program threw in it, if that is why. */
+inline void check(cz_status status);
 
 namespace detail
 {
@@ -161,8 +166,24 @@ class thrown
     std::exception_ptr first_;
 };
 
+/** What functions have thrown on this thread inside calls of the program. */
+inline thrown &pending()
+{
+    thread_local thrown own;
+    return own;
+}
+} // namespace detail
+
+inline void check(cz_status status)
+{
+    detail::pending().check(status);
+}
+
+namespace detail
+{
+
 /** Of kernels of rules, which have no context and may run on any thread. */
-inline thrown &thrown_by_kernels()
+CZ_API inline thrown &thrown_by_kernels()
 {
     static thrown all;
     return all;
@@ -240,8 +261,8 @@ inline constexpr cz_dtype dtype = detail::dtype_of<std::remove_cv_t<Type>>::valu
 
 /* ---- arrays and options ---- */
 
-/** Elements that are one after the other, and whose they are somebody else's: made from anything
- *  that has data() and size(), an array, or an address and a number. */
+/** Elements one after the other, which are somebody else's: made from anything that has data() and
+ *  size(), an array, or an address and a number. (cz_span is another thing: a piece of a shard.) */
 template <class Type> class span
 {
   public:
@@ -309,6 +330,11 @@ template <class Type> class span
 namespace detail
 {
 
+/** Is it a variable, or a span and its like, and no container that ends with the call? */
+template <class Buffer>
+inline constexpr bool stays = std::is_lvalue_reference_v<Buffer> ||
+                              std::is_trivially_copyable_v<std::remove_reference_t<Buffer>>;
+
 /** The elements of an argument: a number is one, anything else is a span. */
 template <class Buffer> auto elements(Buffer &&buffer)
 {
@@ -330,6 +356,13 @@ inline void expect_size(const char *call, const char *what, std::int64_t found,
         throw error(CZ_ERR_ARGUMENT, std::string(call) + ": " + what + " has " +
                                          std::to_string(found) + " elements, expected " +
                                          std::to_string(expected));
+}
+
+inline void expect_type(const char *call, cz_dtype found, cz_dtype expected)
+{
+    if (found != expected)
+        throw error(CZ_ERR_ARGUMENT, std::string(call) + ": it is of type " + cz_dtype_name(found) +
+                                         ", expected " + cz_dtype_name(expected));
 }
 
 inline std::int64_t product(span<const std::int64_t> shape)
@@ -471,6 +504,10 @@ class param_group
 class param_groups
 {
   public:
+    param_groups(param_groups &&) = default;
+    param_groups &operator=(param_groups &&) = default;
+    param_groups(const param_groups &) = delete; /* the list refers to the groups */
+    param_groups &operator=(const param_groups &) = delete;
     explicit param_groups(std::vector<param_group> groups)
         : groups_(std::move(groups)), list_(groups_.begin(), groups_.end())
     {
@@ -491,8 +528,20 @@ class work : public detail::handle<cz_work, cz_work_destroy>
   public:
     work() = default;
     explicit work(cz_work *object) noexcept : handle(object, true) {}
+    work(work &&) noexcept = default;
+    work &operator=(work &&) noexcept = default;
+    ~work()
+    {
+        if (get() && std::uncaught_exceptions() > 0)
+            (void)cz_work_wait(get());
+    }
 
-    void wait() { thrown_->check(cz_work_wait(get())); }
+    void wait()
+    {
+        if (!get())
+            check(cz_work_wait(get()));
+        thrown_->check(cz_work_wait(get()));
+    }
     bool test()
     {
         bool done = false;
@@ -548,7 +597,8 @@ class operation
     work *receives_ = nullptr;
 };
 
-/** In the background: the work is received, and its buffers live until it has ended. */
+/** In the background: the work is received, and its buffers live until it has ended. Made after
+ *  them, so that it waits for its operation where an exception ends both. */
 inline operation start(work &receives, const char *label = nullptr) noexcept
 {
     return {receives, label};
@@ -812,6 +862,8 @@ class group : public detail::handle<cz_group, cz_group_destroy>
     }
     void expect_counts(const char *call, span<const std::int64_t> counts) const
     {
+        if (!get())
+            throw error(CZ_ERR_ARGUMENT, std::string(call) + ": group is NULL");
         detail::expect_size(call, "list of counts", counts.count(), size());
     }
     template <class Type>
@@ -836,6 +888,7 @@ void launch(Main main, const cz_launch_options &options = fresh<cz_launch_option
 {
     struct failure {
         cz_status status;
+        int rank;
         std::string sentence;
         std::exception_ptr exception;
     };
@@ -845,10 +898,11 @@ void launch(Main main, const cz_launch_options &options = fresh<cz_launch_option
         std::mutex mutex;
         std::vector<failure> failures;
     };
-    auto all = std::make_unique<context>(std::move(main));
+    /* Ranks that are still in it after CZ_ERR_TIMEOUT have it, too. */
+    auto all = std::make_shared<context>(std::move(main));
     const cz_status status = cz_launch(
         [](cz_group *world, void *data) {
-            context *mine = static_cast<context *>(data);
+            const auto mine = *static_cast<const std::shared_ptr<context> *>(data);
             detail::thrown thrown;
             const cz_status own = thrown.run([&] {
                 group here(world, false);
@@ -857,22 +911,19 @@ void launch(Main main, const cz_launch_options &options = fresh<cz_launch_option
             if (std::exception_ptr kept = thrown.take()) {
                 const std::string sentence = cz_last_error();
                 const std::lock_guard<std::mutex> guard(mine->mutex);
-                mine->failures.push_back({own, sentence, std::move(kept)});
+                mine->failures.push_back({own, cz_group_rank(world), sentence, std::move(kept)});
             }
             return own;
         },
-        all.get(), &options);
+        &all, &options);
     if (status == CZ_OK)
         return;
     const std::string sentence = cz_last_error();
-    if (status == CZ_ERR_TIMEOUT) { /* ranks may still be in it */
-        (void)all.release();
-        throw error(status, sentence);
-    }
+    const std::lock_guard<std::mutex> guard(all->mutex);
     for (const failure &one : all->failures)
-        if (one.status == status && sentence.size() >= one.sentence.size() &&
-            sentence.compare(sentence.size() - one.sentence.size(), std::string::npos,
-                             one.sentence) == 0)
+        if (one.status == status &&
+            (sentence == one.sentence ||
+             sentence.rfind("rank " + std::to_string(one.rank) + " of ", 0) == 0))
             std::rethrow_exception(one.exception);
     throw error(status, sentence);
 }
@@ -1012,32 +1063,38 @@ class model : public detail::handle<cz_model, cz_model_destroy>
     model() : handle(create(), true) {}
     using handle::handle;
 
-    /** Containers or arrays of one type; a shape of as many elements; an empty gradient: none now.
+    /** Containers or arrays of one type; a shape of as many elements, which are std::int64_t; an
+     *  empty gradient: none now.
      *  All memory is borrowed. */
     template <class Value, class Gradient>
     void add(const std::string &name, Value &&value, Gradient &&gradient,
              span<const std::int64_t> shape)
     {
+        static_assert(detail::stays<Value> && detail::stays<Gradient>,
+                      "memory that lives on: no temporary container");
         const auto elements = detail::elements(value);
         const auto gradients = detail::elements(gradient);
         static_assert(std::is_same_v<decltype(elements), decltype(gradients)>,
                       "value and gradient are of one type");
         detail::expect_size("model add", "value", elements.count(), detail::product(shape));
-        if (gradients.data())
+        if (!gradients.empty())
             detail::expect_size("model add", "gradient", gradients.count(), elements.count());
-        add(name.c_str(), elements.data(), gradients.data(), dtype_of(elements), shape);
+        add(name, elements.data(), gradients.empty() ? nullptr : gradients.data(),
+            dtype_of(elements), shape);
     }
     /** Of one dimension. */
     template <class Value, class Gradient>
     void add(const std::string &name, Value &&value, Gradient &&gradient)
     {
-        add(name, value, gradient, {detail::elements(value).count()});
+        add(name, std::forward<Value>(value), std::forward<Gradient>(gradient),
+            {detail::elements(value).count()});
     }
-    void add(const char *name, void *value, void *gradient, cz_dtype type,
+    /** Addresses, such as a tensor's data_ptr(); `gradient` NULL: none now. */
+    void add(const std::string &name, void *value, void *gradient, cz_dtype type,
              span<const std::int64_t> shape)
     {
-        check(cz_model_add(get(), name, value, gradient, type, static_cast<int>(shape.size()),
-                           shape.data()));
+        check(cz_model_add(get(), name.c_str(), value, gradient, type,
+                           static_cast<int>(shape.size()), shape.data()));
     }
     void add_tensor(const std::string &name, const cz_tensor &value,
                     const cz_tensor *gradient = nullptr)
@@ -1054,12 +1111,12 @@ class model : public detail::handle<cz_model, cz_model_destroy>
         for (const std::int64_t size : sizes)
             sum += size;
         detail::expect_size("model add_flat", "block of values", from.count(), sum);
-        if (to.data())
+        if (!to.empty())
             detail::expect_size("model add_flat", "block of gradients", to.count(), sum);
         if (names.data())
             detail::expect_size("model add_flat", "list of names", names.count(), sizes.count());
-        check(cz_model_add_flat(get(), from.data(), to.data(), dtype_of(from), sizes.count(),
-                                names.data(), sizes.data()));
+        check(cz_model_add_flat(get(), from.data(), to.empty() ? nullptr : to.data(),
+                                dtype_of(from), sizes.count(), names.data(), sizes.data()));
     }
     template <class Value>
     void add_buffer(const std::string &name, Value &&value, span<const std::int64_t> shape)
@@ -1190,7 +1247,8 @@ class rule
                 quietly([&] { function(*step, coefficients, *flags); });
         };
     }
-    operator const cz_rule *() const noexcept { return &own_->c; }
+    operator const cz_rule *() const &noexcept { return own_ ? &own_->c : nullptr; }
+    operator const cz_rule *() const && = delete;
 
     /** One with these limits; `initial` NaN: the caller has to give it. Or any spec. */
     rule &hyper(const std::string &name, double initial,
@@ -1215,6 +1273,16 @@ class rule
         own_->c.slot_count = static_cast<int>(own_->slots.size());
         return *this;
     }
+    rule &slot(const cz_slot_spec &spec)
+    {
+        own_->slots.push_back(spec);
+        own_->slots.back().name = own_->keep(spec.name);
+        if (spec.initial_hyper)
+            own_->slots.back().initial_hyper = own_->keep(spec.initial_hyper);
+        own_->c.slots = own_->slots.data();
+        own_->c.slot_count = static_cast<int>(own_->slots.size());
+        return *this;
+    }
     rule &state_at_create(bool at_create = true)
     {
         own_->c.state_at_create = at_create;
@@ -1225,7 +1293,9 @@ class rule
     {
         (void)held(&function);
         own_->c.slots_used = [](const double *hypers) -> unsigned {
-            return held<Function>()(hypers);
+            unsigned used = ~0U;
+            quietly([&] { used = held<Function>()(hypers); });
+            return used;
         };
         return *this;
     }
@@ -1325,8 +1395,8 @@ class rule
     {
         own_->scratch_bytes = std::move(function);
         own_->c.scratch_bytes = [](const cz_tensor *param, void *context) {
-            std::size_t bytes = 0;
-            quietly([&] { bytes = table::of(context).scratch_bytes(*param); });
+            std::size_t bytes = std::size_t{1} << 50; /* which cannot be had */
+            (void)pending().run([&] { bytes = table::of(context).scratch_bytes(*param); });
             return bytes;
         };
         return *this;
@@ -1341,11 +1411,7 @@ class rule
 
     /** What functions that can say so have thrown, on this thread: those that are called inside
      *  calls of the program. */
-    static detail::thrown &pending()
-    {
-        thread_local detail::thrown own;
-        return own;
-    }
+    static detail::thrown &pending() { return detail::pending(); }
 
   private:
     struct table {
@@ -1426,8 +1492,9 @@ template <class Closure> struct closure_of {
         options.closure = [](double *loss, void *context) {
             closure_of *mine = static_cast<closure_of *>(context);
             return mine->exceptions.run([&] {
-                if constexpr (std::is_void_v<decltype(mine->function())>)
-                    mine->function();
+                if constexpr (std::is_void_v<decltype(mine->function())> ||
+                              std::is_same_v<decltype(mine->function()), cz_status>)
+                    return mine->function();
                 else
                     *loss = static_cast<double>(mine->function());
             });
@@ -1451,6 +1518,11 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
         cz_optim *made = nullptr;
         detail::check_rule(cz_optim_create(&made, over, rule, values, &options));
         static_cast<handle &>(*this) = handle(made, true);
+        model_ = over;
+    }
+    /** Borrowed: one over `model`, which may be NULL. */
+    optim(cz_optim *object, const cz_model *model) noexcept : handle(object, false), model_(model)
+    {
     }
 
     void add_param_group(const param_group &group)
@@ -1512,6 +1584,9 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
     {
         const void *data = nullptr;
         std::int64_t count = 0;
+        cz_model_param of = fresh<cz_model_param>();
+        if (model_ && cz_model_get_param(model_, param, &of) == CZ_OK)
+            detail::expect_type("optim state", of.value->dtype, dtype<Type>);
         check(cz_optim_state(get(), param, slot.c_str(), begin, &data, &count));
         return {static_cast<const Type *>(data), static_cast<std::size_t>(data ? count : 0)};
     }
@@ -1544,6 +1619,9 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
         check(cz_optim_joinable(get(), &out));
         return out;
     }
+
+  private:
+    const cz_model *model_ = nullptr;
 };
 
 /** Optimizers that step parameter by parameter, inside the backward pass. */
@@ -1562,7 +1640,7 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
             options.context = own_.get();
             options.released = [](std::int64_t param, void *gradient, void *data) {
                 context *mine = static_cast<context *>(data);
-                (void)mine->thrown.run([&] { mine->released(param, gradient); });
+                (void)detail::thrown_by_kernels().run([&] { mine->released(param, gradient); });
             };
         }
         check(cz_in_backward_create(&made, optims.data(), optims.count(), &options));
@@ -1571,6 +1649,8 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
     in_backward(in_backward &&) noexcept = default;
     in_backward &operator=(in_backward &&other) noexcept
     {
+        if (this == &other)
+            return *this;
         reset(); /* before what it calls */
         own_ = std::move(other.own_);
         handle::operator=(std::move(other));
@@ -1584,8 +1664,7 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
     }
     void mark_ready(std::int64_t param, void *gradient = nullptr)
     {
-        own_->thrown.check_always(cz_in_backward_mark_ready(get(), param, gradient));
-        detail::check_step(CZ_OK);
+        detail::check_step(cz_in_backward_mark_ready(get(), param, gradient));
     }
 
   private:
@@ -1695,10 +1774,7 @@ class bucket
     template <class Type> span<Type> buffer() const
     {
         const cz_bucket_info info = get_info();
-        if (info.dtype != dtype<Type>)
-            throw error(CZ_ERR_ARGUMENT, std::string("bucket buffer: it is of type ") +
-                                             cz_dtype_name(info.dtype) + ", expected " +
-                                             cz_dtype_name(dtype<Type>));
+        detail::expect_type("bucket buffer", info.dtype, dtype<Type>);
         return {static_cast<Type *>(info.buffer), static_cast<std::size_t>(info.count)};
     }
     /** Where its operations go; they are only started. */
@@ -1712,6 +1788,7 @@ class bucket
     }
     template <class Type> void replace_buffer(span<Type> buffer)
     {
+        detail::expect_size("bucket replace_buffer", "buffer", buffer.count(), get_info().count);
         check(cz_bucket_replace_buffer(object_, buffer.data(), dtype<Type>));
     }
     /** `last(cz_status)`, once all that was started has ended: of nothing or of a status. */
@@ -1809,8 +1886,8 @@ class ddp : public detail::handle<cz_ddp, cz_ddp_destroy>
     /* Of a pass, in which hooks and steps may have run. */
     void end(cz_status status)
     {
-        if (status != CZ_OK)
-            if (const std::exception_ptr kept = thrown_->take())
+        if (thrown_)
+            if (const std::exception_ptr kept = thrown_->take(); kept && status != CZ_OK)
                 std::rethrow_exception(kept);
         detail::check_step(status);
     }
@@ -1874,6 +1951,8 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     zero(zero &&) noexcept = default;
     zero &operator=(zero &&other) noexcept
     {
+        if (this == &other)
+            return *this;
         reset(); /* before what it tells */
         moved_ = std::move(other.moved_);
         handle::operator=(std::move(other));
@@ -1932,7 +2011,7 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     }
     czero::shard_map shard_map() const { return czero::shard_map(cz_zero_shard_map(get())); }
     /** Borrowed: for hyper-parameters and schedulers. */
-    optim local_optim() const { return {cz_zero_local_optim(get()), false}; }
+    optim local_optim() const { return {cz_zero_local_optim(get()), get_info().model}; }
     cz_zero_info get_info() const
     {
         cz_zero_info info = fresh<cz_zero_info>();
@@ -2075,13 +2154,16 @@ class join
     /** Begin, `body(czero::join &)`, end. What the body throws comes out here, and ends it on all
      *  ranks. */
     template <class Body>
-    static void run(group &over, std::initializer_list<cz_joinable> joinables, Body &&body,
+    static void run(group &over, span<const cz_joinable> joinables, Body &&body,
                     const cz_join_options &options = fresh<cz_join_options>())
     {
         join own(over, joinables, options);
         detail::thrown thrown;
         const cz_status status = thrown.run([&] { return body(own); });
-        thrown.check(cz_join_end(&own.object_, status));
+        const cz_status ended = cz_join_end(&own.object_, status);
+        if (const std::exception_ptr kept = thrown.take(); kept && ended != CZ_OK)
+            std::rethrow_exception(kept);
+        check(ended);
     }
 
   private:
@@ -2126,8 +2208,7 @@ class joinable_object
   private:
     template <class Function> static cz_status run(void *object, Function &&function)
     {
-        detail::thrown thrown;
-        return thrown.run([&] { function(*static_cast<joinable_object *>(object)); });
+        return detail::pending().run([&] { function(*static_cast<joinable_object *>(object)); });
     }
     std::string name_;
 };
@@ -2253,6 +2334,8 @@ class sched : public detail::handle<cz_sched, cz_sched_destroy>
     sched(sched &&) noexcept = default;
     sched &operator=(sched &&other) noexcept
     {
+        if (this == &other)
+            return *this;
         reset(); /* before what it calls */
         functions_ = std::move(other.functions_);
         handle::operator=(std::move(other));
@@ -2580,7 +2663,8 @@ class archive : public detail::handle<cz_archive, cz_archive_destroy>
         return result;
     }
     /** `problem(const char *sentence)` is told of each; the number of them is in the result. */
-    template <class Problem> cz_verify_result verify(Problem &&problem)
+    template <class Problem, class = std::enable_if_t<std::is_invocable_v<Problem &, const char *>>>
+    cz_verify_result verify(Problem &&problem)
     {
         struct context {
             std::remove_reference_t<Problem> &problem;
@@ -2729,7 +2813,8 @@ class sampler : public detail::handle<cz_sampler, cz_sampler_destroy>
  *  set; without one to stderr. Must not throw. Not while other threads log. */
 inline void log_set_sink(std::function<void(cz_log_level, const char *)> sink = {})
 {
-    static std::function<void(cz_log_level, const char *)> own;
+    /* Never destroyed: objects that end after main() may log. */
+    static auto &own = *new std::function<void(cz_log_level, const char *)>;
     cz_log_set_sink(nullptr, nullptr);
     own = std::move(sink);
     if (own)

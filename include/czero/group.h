@@ -101,11 +101,11 @@ static inline cz_status cz_group_create_self(cz_group **out, const cz_group_opti
     return cz_group_create_world(out, "self", false, options);
 }
 
-/** Leave the group. Local: waits for no other rank, but for up to 0.2 s: threads for the end of what
- *  all ranks have come to, the last group of MPI for what is still to be sent. Operations in flight
- *  on this handle fail with CZ_ERR_STATE; ranks that still need this one get CZ_ERR_PEER. Their
- *  buffers may be reused once it returns. Accepts NULL and *NULL. Not from inside a continuation.
- */
+/** Leave the group. Local: waits for no other rank, but for up to 0.2 s: threads for the end of
+ *  what all ranks have come to, the last group of MPI for what is still to be sent. Operations in
+ *  flight on this handle fail with CZ_ERR_STATE; ranks that still need this one get CZ_ERR_PEER.
+ *  Their buffers may be reused once it returns. Accepts NULL and *NULL. Not from inside a
+ *  continuation. */
 CZ_API void cz_group_destroy(cz_group **group);
 
 CZ_API int cz_group_rank(const cz_group *group); /**< 0 … size - 1; -1 for NULL. Local. */

@@ -242,6 +242,10 @@ static void a_rank_that_throws_ends_the_launch()
                          world.barrier();
                      }));
     }
+    for (int ranks = 1; ranks <= 2; ranks++)
+        EXPECT_THROW(
+            odd_data, "xxxx",
+            on_ranks([](czero::group &) { throw odd_data(std::string(600, 'x')); }, ranks));
     EXPECT_THROW(czero::error, "NULL",
                  on_ranks([](czero::group &) { czero::check(cz_model_create(nullptr)); }, 1));
 }
@@ -605,6 +609,62 @@ static void handles_move_and_leave_nothing()
     EXPECT(held() == before);
 }
 
+/* ---- moves, temporaries, statuses ---- */
+
+static void what_was_moved_from_is_a_null()
+{
+    czero::group self = czero::group::create_self();
+    std::vector<float> data(4, 1), gradients(4);
+    czero::model model;
+    model.add("w", data, gradients);
+    czero::work work;
+    self.all_reduce(data, CZ_SUM, czero::start(work));
+    czero::work other = std::move(work);
+    other.wait();
+    EXPECT_THROW(czero::error, "NULL", work.wait());
+    czero::ddp ddp(self, model);
+    const czero::ddp moved = std::move(ddp);
+    EXPECT_THROW(czero::error, "NULL", ddp.begin());
+    czero::zero zero(self, model, cz_rule_sgd(), {{"lr", 1}});
+    czero::zero &same = zero;
+    zero = std::move(same);
+    EXPECT(zero.get());
+    EXPECT_THROW(czero::error, "NULL", czero::group().all_gather_v(data, data, {}));
+    EXPECT_THROW(czero::error, "expected f64",
+                 zero.local_optim().state<double>(0, "momentum_buffer"));
+}
+
+static void a_work_is_waited_for_where_an_exception_ends_its_buffers()
+{
+    on_ranks([](czero::group &world) {
+        try {
+            std::vector<float> data(1 << 20, 1);
+            czero::work work;
+            world.all_reduce(data, CZ_SUM, czero::start(work));
+            throw odd_data("too early");
+        } catch (const odd_data &) {
+        }
+        world.barrier();
+    });
+}
+
+static void closures_may_return_a_status_and_rules_throw_at_once()
+{
+    std::vector<float> data(4, 1), gradients(4, 1);
+    czero::model model;
+    model.add("w", data, gradients);
+    czero::optim optim(model, cz_rule_sgd(), {{"lr", 1}});
+    EXPECT_THROW(czero::error, "no file", optim.step([] { return cz_fail(CZ_ERR_IO, "no file"); }));
+    const czero::rule rule = make_rule();
+    czero::optim own(model, rule, {{"lr", 1}});
+    EXPECT_THROW(std::invalid_argument, "above 10", own.set_hyper(0, "lr", 11));
+    EXPECT_THROW(czero::error, "nonexistent", own.set_hyper(0, "nonexistent", 1));
+    czero::rule greedy("greedy");
+    greedy.update_tensor([](const cz_tensor_update &) {});
+    greedy.scratch_bytes([](const cz_tensor &) -> std::size_t { throw odd_data("no idea"); });
+    EXPECT_THROW(odd_data, "no idea", czero::optim(model, greedy));
+}
+
 int main()
 {
     bits_are_those_of_one_process();
@@ -623,6 +683,9 @@ int main()
     parts_are_run();
     checkpoints_are_saved_and_read();
     handles_move_and_leave_nothing();
+    what_was_moved_from_is_a_null();
+    a_work_is_waited_for_where_an_exception_ends_its_buffers();
+    closures_may_return_a_status_and_rules_throw_at_once();
     std::puts("czero.hpp: all as expected");
     return 0;
 }
