@@ -25,8 +25,9 @@
  *  too that have no class: czero::check(cz_zero_trace(zero, CZ_TRACE_SYNC, &totals)).
  *
  *  **Handles** own what they made, can be moved and not copied, and are destroyed in the opposite
- *  order of their making, as C asks. A member that is made later is a std::optional. What is borrowed in C is borrowed here: a model outlives its
- *  optimizers, a group what is made on it. A moved-from or default handle is a NULL in C.
+ *  order of their making, as C asks. What is borrowed in C is borrowed here: a model outlives its
+ *  optimizers, a group what is made on it. A moved-from handle is a NULL in C. A member that is
+ *  made later is a std::optional.
  *
  *  **Sizes** are checked here, since C cannot see them. Where such a check fails in an operation,
  *  this rank fails alone, as with a NULL for its group: who goes on leaves the others waiting.
