@@ -296,9 +296,9 @@ static cz__rendezvous *wait_in_ring(cz_work *work)
     if (is_free(work, rendezvous))
         return rendezvous;
     set_waiting(work, true);
-    /* One that waited already has parted from another operation since: either of two sees that of
-     * the other. */
-    atomic_thread_fence(memory_order_seq_cst);
+    /* One that waited already has parted from another operation since: of two such ranks the later
+     * one here sees that of the other. */
+    (void)atomic_fetch_add(&work->group->rendezvous->waiting, 0);
     return is_free(work, rendezvous) ? rendezvous : NULL;
 }
 
