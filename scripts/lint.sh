@@ -53,8 +53,11 @@ done
 checks=
 [ "${1:-}" != --quick ] || checks=-clang-analyzer-*
 echo "lint: clang-tidy${checks:+, checks $checks}"
+# Without an option that gcc alone knows.
+mkdir -p build/lint
+sed 's/ -mstringop-strategy=[a-z]*//' build/dev/compile_commands.json >build/lint/compile_commands.json
 find src plugins tools -name '*.c' | LC_ALL=C sort |
-    xargs -n 4 -P "$(nproc)" clang-tidy -p build/dev --quiet --checks="$checks" >"$changed" 2>&1 || status=1
+    xargs -n 4 -P "$(nproc)" clang-tidy -p build/lint --quiet --checks="$checks" >"$changed" 2>&1 || status=1
 grep -vE '^[0-9]+ warnings? generated\.$' "$changed" || true
 
 echo "lint: cppcheck"
