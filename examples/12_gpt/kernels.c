@@ -7,14 +7,12 @@
 #include <string.h>
 
 /* Compiled for three widths of vectors, of which the processor's widest is taken when the program
- * starts. The bits are the same: each operation rounds by itself (-ffp-contract=off). */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                 \
-    !defined(__SANITIZE_THREAD__) && defined(__has_attribute)
-#if __has_attribute(target_clones)
+ * starts. The bits are the same: each operation rounds by itself (-ffp-contract=off). Not by clang,
+ * which before version 18 gave such functions names that other files do not find. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define KERNEL __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-#endif
-#ifndef KERNEL
+#else
 #define KERNEL
 #endif
 
