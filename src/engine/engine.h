@@ -70,7 +70,7 @@ struct cz__engine {
 
 extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_boxes_meet,
     cz__engine_boxes, cz__engine_letters_meet, cz__engine_letters, cz__engine_tree,
-    cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_messages;
+    cz__engine_counts, cz__engine_places, cz__engine_direct, cz__engine_window, cz__engine_messages;
 
 /* counts.c */
 /* What this rank puts in the header for its counts, `size` of each. */

@@ -4,9 +4,9 @@
 #include "engine/engine.h"
 
 static const cz__engine *const engines[] = {
-    &cz__engine_native, &cz__engine_rendezvous, &cz__engine_boxes_meet, &cz__engine_letters_meet,
-    &cz__engine_tree,   &cz__engine_counts,     &cz__engine_direct,     &cz__engine_letters,
-    &cz__engine_boxes,  &cz__engine_window,     &cz__engine_messages};
+    &cz__engine_native,  &cz__engine_rendezvous, &cz__engine_boxes_meet, &cz__engine_letters_meet,
+    &cz__engine_tree,    &cz__engine_counts,     &cz__engine_places,     &cz__engine_direct,
+    &cz__engine_letters, &cz__engine_boxes,      &cz__engine_window,     &cz__engine_messages};
 
 enum { COUNT = sizeof engines / sizeof *engines };
 

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "engine/engine.h"
+#include "engine/small_data.h"
 
 enum {
     LISTS = 64,
@@ -63,7 +64,8 @@ struct cz__rendezvous_set {
     int size;
     cz__ranks ranks;
     uint64_t *nonces;     /* owned: of each rank that has come to anything */
-    char *ring;           /* owned: RING of them */
+    char *ring;           /* owned: RING of them, */
+    char *data;           /* owned: and what ranks give there, CZ__PLACE_BYTES of each */
     atomic_int waiting;   /* ranks, for a place in the ring */
     pthread_mutex_t lock; /* the lists and the stock */
     cz__rendezvous *lists[LISTS];
@@ -112,7 +114,8 @@ cz_status cz__rendezvous_set_create(cz__rendezvous_set **out, int size, const cz
     set->ranks = *ranks;
     set->nonces = cz__calloc((size_t)size, sizeof *set->nonces);
     set->ring = cz__calloc(RING, cz__rendezvous_bytes(size));
-    if (set->nonces && set->ring)
+    set->data = cz__calloc(RING, (size_t)size * CZ__PLACE_BYTES);
+    if (set->nonces && set->ring && set->data)
         return CZ_OK;
     cz__rendezvous_set_destroy(out);
     return cz__fail(CZ_ERR_MEMORY, "group: no memory for meetings of %d ranks", size);
@@ -126,6 +129,7 @@ void cz__rendezvous_set_destroy(cz__rendezvous_set **set)
         free_all(&(*set)->lists[i]);
     free_all(&(*set)->stock);
     cz__free((*set)->ring);
+    cz__free((*set)->data);
     cz__free((*set)->nonces);
     pthread_mutex_destroy(&(*set)->lock);
     cz__free(*set);
@@ -135,6 +139,11 @@ void cz__rendezvous_set_destroy(cz__rendezvous_set **set)
 size_t cz__rendezvous_bytes(int size)
 {
     return sizeof(cz__rendezvous) + (size_t)size * sizeof(place);
+}
+
+size_t cz__rendezvous_ring_bytes(int size)
+{
+    return RING * (cz__rendezvous_bytes(size) + (size_t)size * CZ__PLACE_BYTES);
 }
 
 cz_status cz__rendezvous_set_stock(cz__rendezvous_set *set)
@@ -226,6 +235,12 @@ static cz__rendezvous *in_ring(const cz_work *work, uint64_t sequence)
                                       sequence % RING * cz__rendezvous_bytes(set->size));
 }
 
+char *cz__rendezvous_data(const cz_work *work, int rank)
+{
+    const size_t places = work->sequence % RING * (size_t)work->group->size + (size_t)rank;
+    return work->group->rendezvous->data + places * CZ__PLACE_BYTES;
+}
+
 /* Have all ranks, and this one, parted from the operation that was there before? */
 static bool is_free(const cz_work *work, const cz__rendezvous *rendezvous)
 {
@@ -302,12 +317,21 @@ static cz__rendezvous *wait_in_ring(cz_work *work)
     return is_free(work, rendezvous) ? rendezvous : NULL;
 }
 
+/* In the host's memory; of a step it pays to be made in place. The same on all ranks that agree. */
+static bool is_small(const cz_work *work)
+{
+    return is_of_ring(work) && !work->operation.update &&
+           work->operation.source.kind != CZ__REGION_MAPPED &&
+           work->group->device == cz_device_cpu() && cz__small_fits(work, CZ__PLACE_BYTES);
+}
+
 static void take_place(cz_work *work, cz__rendezvous *rendezvous, uint64_t tag)
 {
     const cz_group *group = work->group;
     uint64_t *nonce = &group->rendezvous->nonces[group->rank];
     set_waiting(work, false);
-    *cz__seat_of(work) = (cz__seat){.rendezvous = rendezvous, .tag = tag};
+    *cz__seat_of(work) =
+        (cz__seat){.rendezvous = rendezvous, .tag = tag, .is_small = is_small(work)};
     place *own = own_place(work);
     if (*nonce != group->nonce) /* it changes once, before this rank comes to anything */
         *nonce = group->nonce;
@@ -316,6 +340,8 @@ static void take_place(cz_work *work, cz__rendezvous *rendezvous, uint64_t tag)
     atomic_store_explicit(&own->watches_finished, tag, memory_order_relaxed);
     own->work = work;
     own->claim = claim_of(&work->operation.header);
+    if (cz__seat_of(work)->is_small && own->claim.sound)
+        (void)cz__small_put(work, cz__rendezvous_data(work, group->rank), false);
     atomic_store(&own->come, tag); /* of two that come, one sees the other */
 }
 

@@ -23,10 +23,13 @@ cz_status cz__rendezvous_set_create(cz__rendezvous_set **out, int size, const cz
 /* Accepts NULL and *NULL; nobody is in one. */
 void cz__rendezvous_set_destroy(cz__rendezvous_set **set);
 
-/* Operations of a group that may be under way in it at the same time, and more that wait; what each
- * takes. */
+/* Operations of a group that may be under way in it at the same time, and more that wait. */
 enum { CZ__RENDEZVOUS_RING = 8 };
+/* Small data lie beside what a rank says: so many bytes of each. */
+enum { CZ__PLACE_BYTES = 512 };
+/* What one takes; and those that a group has from the start. */
 size_t cz__rendezvous_bytes(int size);
+size_t cz__rendezvous_ring_bytes(int size);
 /* One more in stock: every work that is made comes with one, and takes one away when it is freed.
  * Any thread. */
 cz_status cz__rendezvous_set_stock(cz__rendezvous_set *set);
@@ -38,6 +41,7 @@ typedef struct cz__seat {
     uint64_t tag;               /* of the operation, there */
     int come, finished;         /* ranks 0 to so many have, as far as this one has looked */
     bool waits;                 /* for a place */
+    bool is_small;              /* each rank's data lie with what it says */
     bool judged, plain;         /* there is a verdict; ranks agree, on all counts */
 } cz__seat;
 static inline cz__seat *cz__seat_of(const cz_work *work)
@@ -77,6 +81,8 @@ void cz__rendezvous_part(cz_work *work);
 void cz__rendezvous_withdraw(cz_work *work);
 /* Has that rank not done its part yet? */
 bool cz__rendezvous_misses(const cz_work *work, int rank);
+/* What a rank has given of small data, once there is a verdict that all agree. */
+char *cz__rendezvous_data(const cz_work *work, int rank);
 /* What a rank has moved, once all have finished. */
 size_t cz__rendezvous_moved(const cz__rendezvous *rendezvous, int rank);
 /* What another rank brought, once there is a verdict and inside enter/leave. */

@@ -8,6 +8,20 @@ static bool gathers(const cz_work *work)
     return !work->operation.reduces && work->operation.same_to_all;
 }
 
+/* A vector that all add up whole: nobody looks where the streams of owners begin in it. */
+static bool is_one_piece(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return operation->reduces && operation->exchanges && !operation->update &&
+           operation->source.kind == CZ__REGION_EVEN && operation->source.base &&
+           operation->target.base && !operation->source.own && !operation->target.own;
+}
+
+static size_t bytes_of_piece(const cz_work *work)
+{
+    return (size_t)work->operation.source.count * work->operation.source.element_size;
+}
+
 /* ---- streams ---- */
 
 size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to)
@@ -63,6 +77,23 @@ bool cz__small_fits(const cz_work *work, size_t room)
            operation->longest <= (room - gaps) / streams;
 }
 
+static void count_reduced(const cz_work *work, int stream, size_t bytes)
+{
+    if (stream != work->group->rank && bytes > 0)
+        cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
+}
+
+/* All streams are one after the other. */
+static size_t put_piece(const cz_work *work, char *to, bool counts)
+{
+    const cz__region *source = &work->operation.source;
+    const size_t bytes = bytes_of_piece(work);
+    (void)work->group->device->copy(NULL, to, source->base, bytes);
+    for (int r = 0; r < work->group->size && counts; r++)
+        count_reduced(work, r, cz__region_bytes(source, r));
+    return bytes;
+}
+
 /* One term of every stream, each at a line of the cache. */
 static size_t put_term(const cz_work *work, int t, char *to, bool counts)
 {
@@ -71,8 +102,8 @@ static size_t put_term(const cz_work *work, int t, char *to, bool counts)
     for (int r = 0; r < work->group->size; r++) {
         const size_t bytes = cz__small_put_stream(work, &term, r, to + all);
         all += cz__line_aligned(bytes);
-        if (counts && r != work->group->rank && bytes > 0)
-            cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
+        if (counts)
+            count_reduced(work, r, bytes);
     }
     return all;
 }
@@ -90,6 +121,8 @@ size_t cz__small_put(const cz_work *work, char *to, bool counts)
     const cz__operation *operation = &work->operation;
     const int size = work->group->size, me = work->group->rank;
     size_t all = 0;
+    if (is_one_piece(work))
+        return put_piece(work, to, counts);
     if (operation->reduces) {
         const int terms = cz__region_terms(&operation->source, me);
         for (int t = 0; t < terms; t++) {
@@ -159,6 +192,8 @@ static cz_status reduce(cz_work *work, const cz__small_data *data)
     const bool all = operation->exchanges && !operation->update;
     const int me = work->group->rank, last = all ? work->group->size - 1 : me;
     size_t offset = 0;
+    if (is_one_piece(work))
+        return add_up(work, data, 0, bytes_of_piece(work), operation->target.base);
     for (int r = 0; r <= last; r++) {
         size_t bytes;
         if (all || r == me)

@@ -24,7 +24,7 @@ size_t cz__work_bytes(int size, bool in_process)
 /* With the spare operation, and the one that is kept for the next call. */
 size_t cz__group_bytes(int size, bool first, bool in_process)
 {
-    const size_t ring = CZ__RENDEZVOUS_RING * cz__rendezvous_bytes(size) / (size_t)size;
+    const size_t ring = cz__rendezvous_ring_bytes(size) / (size_t)size;
     const size_t endpoint =
         in_process ? cz__threads_endpoint_bytes() + 2 * CZ__TILE_BYTES + ring : 0;
     return sizeof(cz_group) + 2 * cz__work_bytes(size, in_process) +
