@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Small trainings between processes: a net of a few tensors, its gradients there. What codes that
  * train over MPI write by hand, MPI_Allreduce of each tensor and AdamW on every rank; the same with
- * one all-reduce of everything, MPI's or czero's; and czero's zero_step, and a ddp pass with its
- * step. All alternate, in memory of each process. Under mpirun. */
+ * one all-reduce of everything, MPI's or czero's; and czero's zero_step, a ddp pass with its step
+ * after it, and one that makes it at its end. All alternate, in memory of each process. Under
+ * mpirun. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,9 @@ static const struct {
     int tensors;
 } nets[NETS] = {{465, 4}, {1000, 2}, {10000, 6}, {100000, 8}, {1000000, 10}, {10000000, 12}};
 
-typedef enum side { EACH, WHOLE, ALL_REDUCE, ZERO, DDP, SIDES } side;
+typedef enum side { EACH, WHOLE, ALL_REDUCE, ZERO, DDP, DDP_STEP, SIDES } side;
 static const char *const side_names[SIDES] = {"by hand", "one MPI_Allreduce", "all_reduce",
-                                              "zero_step", "ddp, zero_step"};
+                                              "zero_step", "ddp, zero_step", "ddp with step"};
 
 typedef struct bench {
     cz_group *group;
@@ -35,9 +36,9 @@ typedef struct bench {
     int tensors;
     float *values, *gradients, *moment, *second;
     int64_t steps; /* by hand */
-    cz_model *model, *ddp_model;
-    cz_zero *zero, *ddp_zero;
-    cz_ddp *ddp;
+    cz_model *model, *ddp_models[2];
+    cz_zero *zero, *ddp_zeros[2];
+    cz_ddp *ddps[2]; /* with a step after the pass, and in it */
 } bench;
 
 /* Half of the elements to each odd layer's weights, small biases. */
@@ -87,11 +88,12 @@ static cz_status step(bench *b, side which)
     }
     if (which == ZERO)
         return cz_zero_step(b->zero, NULL, NULL);
-    CZ_TRY(cz_ddp_begin(b->ddp, true));
+    const int k = which == DDP_STEP;
+    CZ_TRY(cz_ddp_begin(b->ddps[k], true));
     for (int t = b->tensors - 1; t >= 0; t--)
-        CZ_TRY(cz_ddp_mark_ready(b->ddp, t));
-    CZ_TRY(cz_ddp_finish(b->ddp));
-    return cz_zero_step(b->ddp_zero, NULL, NULL);
+        CZ_TRY(cz_ddp_mark_ready(b->ddps[k], t));
+    CZ_TRY(cz_ddp_finish(b->ddps[k]));
+    return cz_zero_step(b->ddp_zeros[k], NULL, NULL);
 }
 
 /* Seconds of a step, the mean of as many as `repeats` says. Gradients stay as they are: a mean of
@@ -122,25 +124,35 @@ static cz_status fit(bench *b, side which)
     return CZ_OK;
 }
 
-static cz_status create(bench *b)
+static cz_status fill_model(const bench *b, cz_model **model)
 {
     char name[32];
     float *value = b->values, *gradient = b->gradients;
-    CZ_TRY(cz_model_create(&b->model));
-    CZ_TRY(cz_model_create(&b->ddp_model));
+    CZ_TRY(cz_model_create(model));
     for (int t = 0; t < b->tensors; t++) {
         snprintf(name, sizeof name, "layer.%d", t);
-        CZ_TRY(cz_model_add(b->model, name, value, gradient, CZ_F32, 1, &b->sizes[t]));
-        CZ_TRY(cz_model_add(b->ddp_model, name, value, gradient, CZ_F32, 1, &b->sizes[t]));
+        CZ_TRY(cz_model_add(*model, name, value, gradient, CZ_F32, 1, &b->sizes[t]));
         value += b->sizes[t];
         gradient += b->sizes[t];
     }
-    const cz_zero_options reduced = {.size = sizeof reduced, .gradients = CZ_GRADIENTS_REDUCED};
-    CZ_TRY(cz_zero_create(&b->zero, b->group, b->model, cz_rule_adamw(),
-                          CZ_HYPERS({"lr", 1e-4}, {"weight_decay", 0.01}), NULL));
-    CZ_TRY(cz_zero_create(&b->ddp_zero, b->group, b->ddp_model, cz_rule_adamw(),
-                          CZ_HYPERS({"lr", 1e-4}, {"weight_decay", 0.01}), &reduced));
-    return cz_ddp_create(&b->ddp, b->group, b->ddp_model, NULL);
+    return CZ_OK;
+}
+
+static cz_status create(bench *b)
+{
+    const cz_hyper *hypers = CZ_HYPERS({"lr", 1e-4}, {"weight_decay", 0.01});
+    CZ_TRY(fill_model(b, &b->model));
+    CZ_TRY(cz_zero_create(&b->zero, b->group, b->model, cz_rule_adamw(), hypers, NULL));
+    for (int k = 0; k < 2; k++) {
+        CZ_TRY(fill_model(b, &b->ddp_models[k]));
+        CZ_TRY(cz_ddp_create(&b->ddps[k], b->group, b->ddp_models[k], NULL));
+        const cz_zero_options options = {.size = sizeof options,
+                                         .ddp = b->ddps[k],
+                                         .overlap = k ? CZ_OVERLAP_STEP : CZ_OVERLAP_NONE};
+        CZ_TRY(cz_zero_create(&b->ddp_zeros[k], b->group, b->ddp_models[k], cz_rule_adamw(), hypers,
+                              &options));
+    }
+    return CZ_OK;
 }
 
 static cz_status run_net(bench *b, int net)
@@ -173,10 +185,12 @@ static cz_status run_net(bench *b, int net)
                                .against = side_names[which == ALL_REDUCE ? WHOLE : EACH]},
                   &samples[which]);
     }
-    cz_ddp_destroy(&b->ddp);
-    cz_zero_destroy(&b->ddp_zero);
+    for (int k = 0; k < 2; k++) {
+        cz_zero_destroy(&b->ddp_zeros[k]);
+        cz_ddp_destroy(&b->ddps[k]);
+        cz_model_destroy(&b->ddp_models[k]);
+    }
     cz_zero_destroy(&b->zero);
-    cz_model_destroy(&b->ddp_model);
     cz_model_destroy(&b->model);
     return CZ_OK;
 }

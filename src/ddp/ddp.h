@@ -31,6 +31,9 @@ typedef struct cz__ddp_listener {
     cz_status (*reduced)(void *context, const cz__ddp_ready *bucket);
     /* All are, on all ranks: collective, on the thread that ends the pass. */
     cz_status (*finish)(void *context);
+    /* In its place where there is one small bucket, which nobody has reduced yet: the gradients are
+     * each rank's own, and `mine` is what became of the pass here. */
+    cz_status (*finish_unreduced)(void *context, cz_status mine);
     bool late; /* the end of a pass does not wait for values */
     void *context;
     /* In checked mode: a parameter is about to be marked in a pass that synchronises. Any thread;

@@ -193,6 +193,8 @@ void cz__ddp_start_ready(cz_ddp *ddp);
 /* After all others were started, without the lock: reduce the bucket, if there is one, that waits
  * for the end of the pass; what has failed here goes with it. True: all ranks know by it. */
 bool cz__ddp_reduce_last(cz_ddp *ddp);
+/* Is that so of the only one there is? Equal on all ranks. */
+bool cz__ddp_waits_whole(const cz_ddp *ddp);
 /* What was not marked by the end of a pass is unused, or an error. Collective if the graph is
  * looked at (find_unused, the first pass of a static one). */
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp);

@@ -240,13 +240,19 @@ static bool has_lost_a_rank(const cz_ddp *ddp, cz_status status)
     return status == CZ_ERR_TIMEOUT && cz__group_is_broken(ddp->group) && !cz__ddp_blames_hook();
 }
 
+/* What this rank's pass has failed with, unless an operation of it has: then that. */
+static cz_status outcome_of(const cz_ddp *ddp, cz_status operations)
+{
+    return operations == CZ_OK && ddp->failed != CZ_OK ? cz__fail(ddp->failed, "%s", ddp->why)
+                                                       : operations;
+}
+
 /* A failure after the last bucket had started is known to this rank alone. Where a rank is gone the
  * bucket that it lacks says more than this agreement, which lacks it, too. */
 static cz_status agree_on_end(cz_ddp *ddp, cz_status mine)
 {
     char why[sizeof ddp->why] = "";
-    if (mine == CZ_OK && ddp->failed != CZ_OK)
-        mine = cz__fail(ddp->failed, "%s", ddp->why);
+    mine = outcome_of(ddp, mine);
     if (mine != CZ_OK)
         snprintf(why, sizeof why, "%s", cz_last_error());
     if (has_lost_a_rank(ddp, mine))
@@ -268,11 +274,27 @@ static cz_status end_together(cz_ddp *ddp)
     cz_status mine = cz__ddp_wait_for_all(ddp, !ddp->listener.late);
     if (!all_know)
         return agree_on_end(ddp, mine);
-    if (mine == CZ_OK && ddp->failed != CZ_OK)
-        mine = cz__fail(ddp->failed, "%s", ddp->why);
+    mine = outcome_of(ddp, mine);
     if (mine != CZ_OK && cz__group_is_broken(ddp->group))
         cz__group_give_up(ddp->control, mine);
     return mine;
+}
+
+/* A step at the end of a pass over one small bucket reduces it itself, in the one operation that
+ * small steps are: nobody sees gradients in between. Not where ranks' gradients have weights, or
+ * some may have none; checked mode looks at the two one by one. Equal on all ranks. */
+static bool step_reduces(const cz_ddp *ddp)
+{
+    return ddp->listener.finish_unreduced && cz__ddp_waits_whole(ddp) &&
+           cz__ddp_reduces_to_owners(ddp) && !ddp->options.find_unused &&
+           !ddp->options.static_graph && !ddp->join && !ddp->parts && !has_shares(ddp) &&
+           !cz__group_is_checked(ddp->control);
+}
+
+static void count_pass(cz_ddp *ddp)
+{
+    ddp->passes += !ddp->weightless; /* which teaches nothing */
+    ddp->reduced = true;
 }
 
 static cz_status finish(cz_ddp *ddp)
@@ -290,14 +312,18 @@ static cz_status finish(cz_ddp *ddp)
     atomic_store(&ddp->state, CZ__PASS_NONE);
     if (ddp->join)
         cz__join_hold(ddp->join, -1);
+    if (step_reduces(ddp)) {
+        CZ_TRY(ddp->listener.finish_unreduced(ddp->listener.context, outcome_of(ddp, CZ_OK)));
+        count_pass(ddp);
+        return CZ_OK;
+    }
     const cz_status ended = end_together(ddp);
     if (ddp->parts) {
         cz__parts_end_step(ddp->parts);
         cz__parts_hold(ddp->parts, false);
     }
     CZ_TRY(ended);
-    ddp->passes += !ddp->weightless; /* which teaches nothing */
-    ddp->reduced = true;
+    count_pass(ddp);
     return ddp->listener.finish ? ddp->listener.finish(ddp->listener.context) : CZ_OK;
 }
 

@@ -95,6 +95,11 @@ void cz__ddp_start_ready(cz_ddp *ddp)
     }
 }
 
+bool cz__ddp_waits_whole(const cz_ddp *ddp)
+{
+    return ddp->bucket_count == 1 && !ddp->buckets[0].empty && ends_pass(ddp, &ddp->buckets[0]);
+}
+
 bool cz__ddp_reduce_last(cz_ddp *ddp)
 {
     cz_bucket *bucket = &ddp->buckets[ddp->launch[ddp->bucket_count - 1]];

@@ -5,14 +5,16 @@
 #include "base/status.h"
 #include "operation/operation.h"
 
-static void add(atomic_ullong *to, uint64_t more)
-{
-    atomic_fetch_add_explicit(to, more, memory_order_relaxed);
-}
-
-static uint64_t read_of(atomic_ullong *from)
+static uint64_t read_of(const atomic_ullong *from)
 {
     return atomic_load_explicit(from, memory_order_relaxed);
+}
+
+/* Whoever drives counts, one thread at a time, and any thread reads: no addition that others could
+ * come between, which would cost more than a small operation's data. */
+static void add(atomic_ullong *to, uint64_t more)
+{
+    atomic_store_explicit(to, read_of(to) + more, memory_order_relaxed);
 }
 
 void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes)
@@ -27,7 +29,7 @@ void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes)
 void cz__traffic_were_data(const cz_group *group, size_t bytes)
 {
     cz__traffic *traffic = cz__executor_traffic(group->executor);
-    atomic_fetch_sub_explicit(&traffic->header_bytes, bytes, memory_order_relaxed);
+    add(&traffic->header_bytes, -(uint64_t)bytes);
 }
 
 void cz__traffic_handed_over(const cz_group *group, size_t bytes)

@@ -53,8 +53,9 @@ static cz_status look_at_parts(cz_zero *zero, int64_t p)
 
 static cz_status look_at_gradients(cz_zero *zero)
 {
-    const bool shadows = zero->shadows && zero->gradients == CZ_GRADIENTS_LOCAL;
-    if (zero->ddp && !cz__ddp_reduced(zero->ddp))
+    const bool reduces = zero->gradients == CZ_GRADIENTS_LOCAL;
+    const bool shadows = zero->shadows && reduces;
+    if (zero->ddp && !reduces && !cz__ddp_reduced(zero->ddp))
         return cz__fail(CZ_ERR_STATE,
                         "zero step: the last pass of its ddp has not reduced gradients");
     for (int64_t p = 0; p < zero->param_count; p++) {
@@ -328,14 +329,29 @@ static cz_status end_of_reductions(void *context)
     return CZ_OK;
 }
 
-static cz_status step_at_end(void *context)
+static cz_status step_in_finish(cz_zero *zero, cz_status pass)
 {
-    cz_zero *zero = context;
     zero->stepped = false;
-    CZ_TRY(make_step(zero, step_options(zero), NULL,
-                     cz__step_run_closure(step_options(zero), &zero->outcome), &zero->outcome));
+    const cz_status closure = cz__step_run_closure(step_options(zero), &zero->outcome);
+    CZ_TRY(make_step(zero, step_options(zero), NULL, pass == CZ_OK ? closure : pass,
+                     &zero->outcome));
     zero->stepped = zero->has_stepped = true;
     return CZ_OK;
+}
+
+static cz_status step_at_end(void *context)
+{
+    return step_in_finish(context, CZ_OK);
+}
+
+/* For this step gradients are what they are without a ddp. */
+static cz_status reduce_and_step_at_end(void *context, cz_status pass)
+{
+    cz_zero *zero = context;
+    zero->gradients = CZ_GRADIENTS_LOCAL;
+    const cz_status status = step_in_finish(zero, pass);
+    zero->gradients = CZ_GRADIENTS_REDUCED;
+    return status;
 }
 
 cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap)
@@ -365,9 +381,15 @@ void cz__overlap_bind(cz_zero *zero)
 {
     const cz__ddp_listener listeners[] = {
         [CZ_OVERLAP_NONE] = {0},
-        [CZ_OVERLAP_INTERLEAVED] = {begin_in_pass, update_bucket, end_of_reductions, zero->late,
-                                    zero, zero->asked ? cz__zero_marks : NULL},
-        [CZ_OVERLAP_STEP] = {.finish = step_at_end, .context = zero},
+        [CZ_OVERLAP_INTERLEAVED] = {.begin = begin_in_pass,
+                                    .reduced = update_bucket,
+                                    .finish = end_of_reductions,
+                                    .late = zero->late,
+                                    .context = zero,
+                                    .marks = zero->asked ? cz__zero_marks : NULL},
+        [CZ_OVERLAP_STEP] = {.finish = step_at_end,
+                             .finish_unreduced = reduce_and_step_at_end,
+                             .context = zero},
     };
     zero->listener = listeners[zero->overlap];
     cz__ddp_bind(zero->ddp, zero->map, &zero->listener);
