@@ -61,7 +61,11 @@ float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
     const double u =
         (upper_bits(words[0], words[1]) + 1) * 0x1p-53; /* (0, 1]: the logarithm exists */
     const double turn = upper_bits(words[2], words[3]) * 0x1p-53;
-    return (float)(sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * turn));
+    /* Through memory: a compiler may make what is only returned after the modes are the program's
+     * again, as clang does. */
+    volatile const float normal =
+        (float)(sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * turn));
+    return normal;
 }
 
 /* ---- samples ---- */

@@ -80,7 +80,7 @@ headers() {
 
 run() {
     "$cc" -std=c17 -I "$2" -D_GNU_SOURCE= -DGROWN_LIST="\"$work/sizes.h\"" "$here/grown.c" -o "$work/$1.program" \
-        "$library" -lpthread -Wl,-rpath,"$(dirname "$library")" && "$work/$1.program" "$work" >"$work/$1.out" ||
+        "$library" -lpthread -lm -Wl,-rpath,"$(dirname "$library")" && "$work/$1.program" "$work" >"$work/$1.out" ||
         { echo "the program does not work with the structs of a program that is $1"; status=1; }
 }
 

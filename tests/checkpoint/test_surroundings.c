@@ -147,14 +147,22 @@ static int lock_here(void)
     return lock;
 }
 
-/* As a job that reads its data in another process does. */
+/* As a job that reads its data in another process does. That one has begun to run when this
+ * returns; it ends by itself in a minute, also if the test fails. */
 static void lock_and_fork(void)
 {
-    if (lock_here() < 0)
+    int ends[2];
+    char byte;
+    if (lock_here() < 0 || pipe(ends) != 0)
         _exit(1);
-    if (fork() == 0)
+    if (fork() == 0) {
+        alarm(60);
+        (void)!write(ends[1], "", 1);
         for (;;)
             pause();
+    }
+    if (read(ends[0], &byte, 1) != 1)
+        _exit(1);
 }
 
 static cz_status save_in_vain(small *s, cz_group *group, void *context)
