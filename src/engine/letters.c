@@ -249,7 +249,7 @@ static void write_own(cz_work *work)
     const bool is_fine = header->status == CZ_OK;
     letter *own =
         own_letter(&m->mail, is_fine ? offsetof(cz__header, sentence) : sizeof(cz__header));
-    m->is_small = is_fine && !work->again && fits(work);
+    m->is_small = is_fine && !work->meeting.again && fits(work);
     cz__header_copy((cz__header *)(void *)own->header, header);
     const size_t data = m->is_small ? cz__small_put(work, (char *)own + own->data_at, false) : 0;
     close_letter(&m->mail, own, data);
@@ -298,7 +298,7 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
         *progress = CZ__HEARD;
         return CZ_OK;
     case AT_VERDICT:
-        if (!work->asks) {
+        if (!work->meeting.asks) {
             *progress = CZ__DONE;
             return CZ_OK;
         }

@@ -71,12 +71,12 @@ static bool is_offered_by_all(const cz_work *work)
 
 const cz__engine *cz__engine_choose(const cz_work *work)
 {
-    if (!work->agreed && cz__engines_may_change(work->group) && !is_known(work))
+    if (!work->meeting.agreed && cz__engines_may_change(work->group) && !is_known(work))
         return NULL;
     for (int k = 0; k < COUNT - 1; k++) {
         const cz__engine *engine = engines[k];
-        const bool is_too_late = engine->meets && work->agreed,
-                   is_too_early = !engine->meets && work->headed && !work->agreed;
+        const bool is_too_late = engine->meets && work->meeting.agreed,
+                   is_too_early = !engine->meets && work->meeting.needed && !work->meeting.agreed;
         if (is_too_late || is_too_early)
             continue;
         if (engine->grant) {

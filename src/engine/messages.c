@@ -53,7 +53,8 @@ static parcel *parcel_of(const cz_work *work, int round, int rank)
 static char *slot(const cz_work *work, int round, int index)
 {
     const int slots = 2 * work->group->size + 1;
-    return work->staging->data + (size_t)(round * slots + index) * messages_of(work)->slot_bytes;
+    return work->staging.block->data +
+           (size_t)(round * slots + index) * messages_of(work)->slot_bytes;
 }
 
 /* The chunk as one piece: in place, or packed into a slot. */

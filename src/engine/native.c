@@ -37,7 +37,7 @@ static native *native_of(const cz_work *work)
 /* Where the backend refuses, all ranks go on as if it had no such collective. */
 static bool is_offered(const cz_work *work)
 {
-    return !work->refused &&
+    return !work->meeting.refused &&
            entry_of(work->group->backend, (cz__operation_kind)work->operation.header.kind);
 }
 
@@ -97,11 +97,11 @@ static cz_status start(cz_work *work, cz__engine_progress *progress)
     const cz_status status =
         entry_of(group->backend, (cz__operation_kind)header->kind)(group->endpoint, &n->collective);
     n->up = status == CZ_OK;
-    work->refused = status == CZ_ERR_UNSUPPORTED;
+    work->meeting.refused = status == CZ_ERR_UNSUPPORTED;
     if (n->up)
         cz__traffic_native(group);
-    *progress = work->refused ? CZ__REFUSED : CZ__MOVED;
-    return work->refused ? CZ_OK : status;
+    *progress = work->meeting.refused ? CZ__REFUSED : CZ__MOVED;
+    return work->meeting.refused ? CZ_OK : status;
 }
 
 static cz_status advance(cz_work *work, cz__engine_progress *progress)

@@ -218,14 +218,14 @@ static cz__rendezvous *find_or_begin(cz__rendezvous_set *set, uint64_t tag)
 /* The program's operations begin, and so come, in one order on all ranks. */
 static bool is_of_ring(const cz_work *work)
 {
-    return work->lane == 0 && !work->again;
+    return work->lane == 0 && !work->meeting.again;
 }
 
 /* Never 0, and another one for each operation that may be found in one place. */
 static uint64_t tag_of(const cz_work *work)
 {
     return is_of_ring(work) ? work->sequence + 1
-                            : cz__work_tag(work, STEP_RENDEZVOUS + (work->again ? 1 : 0));
+                            : cz__work_tag(work, STEP_RENDEZVOUS + (work->meeting.again ? 1 : 0));
 }
 
 static cz__rendezvous *in_ring(const cz_work *work, uint64_t sequence)

@@ -229,7 +229,7 @@ static bool meeting_awaits(const cz_work *work, int rank)
 
 static bool takes_meeting(const cz_work *work)
 {
-    return work->lane == 0 && !work->again;
+    return work->lane == 0 && !work->meeting.again;
 }
 
 static size_t meeting_bytes(int size, bool in_process)
@@ -271,14 +271,14 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
         return CZ_OK;
     case AT_VERDICT:
         m->at = AWAITING;
-        if (work->asks && work->group->rank == 0)
+        if (work->meeting.asks && work->group->rank == 0)
             tell_answer(work);
         *progress = CZ__MOVED;
         return CZ_OK;
     default:
-        if (work->asks && !has_answered(work))
+        if (work->meeting.asks && !has_answered(work))
             break;
-        if (work->asks)
+        if (work->meeting.asks)
             take_answer(work);
         end_meeting(work);
         *progress = CZ__DONE;

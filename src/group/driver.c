@@ -20,12 +20,12 @@ static void set_place(cz_work *work, cz_work *parent)
 {
     cz_group *group = work->group;
     work->lane = parent ? 1 : 0;
-    work->parent = work->operation.detached ? NULL : parent;
-    work->root = parent ? parent->root : work;
     work->sequence = parent ? parent->sequence : group->sequence++;
-    work->child = parent ? parent->root->descendants++ : 0;
-    if (work->parent)
-        work->parent->children++;
+    work->family.root = parent ? parent->family.root : work;
+    work->family.child = parent ? work->family.root->family.descendants++ : 0;
+    work->family.parent = work->operation.detached ? NULL : parent;
+    if (work->family.parent)
+        work->family.parent->family.children++;
     else if (!parent)
         group->backend->announce(group->endpoint, group->sequence);
 }
@@ -83,14 +83,14 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     if (mine == CZ_OK && *spare)
         mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for an operation",
                         cz__operation_name((cz__operation_kind)operation->header.kind));
-    work->headed = group->checked || !group->compared;
+    work->meeting.needed = group->checked || !group->compared;
     group->compared = true;
     const cz__engine *engine = cz__engines_may_change(group) ? NULL : cz__engine_choose(work);
     if (!engine || engine->meets)
-        work->headed = true;
+        work->meeting.needed = true;
     if (engine && engine->meets)
         enter(work, engine);
-    if (work->headed && mine == CZ_OK)
+    if (work->meeting.needed && mine == CZ_OK)
         mine = cz__work_take_staging(work);
     judge(work, mine);
     if (label)
@@ -126,7 +126,7 @@ static cz_status wait_for(cz_work *work, bool *same)
     const cz_status status =
         work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
     if (same)
-        *same = work->agreed && work->verdict.same;
+        *same = work->meeting.agreed && work->verdict.same;
     cz__work_unreference(work);
     cz__group_unreference(group);
     return status;
@@ -234,7 +234,7 @@ static bool begin_stage(cz_work *work)
 {
     const cz__engine *engine = cz__engine_choose(work), *before = work->rendezvous.engine;
     bool settled = true;
-    if (!work->headed && work->operation.header.status != CZ_OK) {
+    if (!work->meeting.needed && work->operation.header.status != CZ_OK) {
         fail_alone(work);
         return true;
     }
@@ -257,7 +257,7 @@ static void take_verdict(cz_work *work)
     if (work->verdict.status == CZ_OK) {
         if (work->group->origin == 0)
             work->group->origin = work->verdict.nonce;
-        work->agreed = true;
+        work->meeting.agreed = true;
         work->patience.since = 0; /* every rank has come */
         work->phase = work->operation.header.kind != CZ__AGREE || cz__work_moves_data(work)
                           ? CZ__PHASE_BEGIN
@@ -272,8 +272,8 @@ static void take_verdict(cz_work *work)
 /* Who moves its data is in the verdict, too. */
 static void hear_all(cz_work *work)
 {
-    work->agreed = work->verdict.status == CZ_OK;
-    work->asks = work->agreed && cz__engines_grant(work);
+    work->meeting.agreed = work->verdict.status == CZ_OK;
+    work->meeting.asks = work->meeting.agreed && cz__engines_grant(work);
 }
 
 /* An engine that its own backend refuses: the others need what this operation did without so
@@ -281,9 +281,9 @@ static void hear_all(cz_work *work)
 static void refuse(cz_work *work)
 {
     work->phase = CZ__PHASE_BEGIN;
-    if (work->headed)
+    if (work->meeting.needed)
         return;
-    work->headed = true;
+    work->meeting.needed = true;
     cz__executor_lock(work->group->executor);
     judge(work, cz__work_take_staging(work));
     cz__executor_unlock(work->group->executor);
@@ -324,8 +324,8 @@ static bool move_stage(cz_work *work)
         refuse(work);
         return true;
     case CZ__TO_MEET:
-        work->agreed = false;
-        work->again = true;
+        work->meeting.agreed = false;
+        work->meeting.again = true;
         work->phase = CZ__PHASE_BEGIN;
         return true;
     }

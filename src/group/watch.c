@@ -129,7 +129,7 @@ static void find_elsewhere(const cz_work *work, char *text, size_t bytes)
 static bool waits_for_ranks(const cz_work *work)
 {
     if (work->phase < CZ__PHASE_CONTINUE)
-        return !(work->queued && work->agreed);
+        return !(work->staging.queued && work->meeting.agreed);
     bool waits = false;
     for (int r = 0; r < work->group->size && work->phase == CZ__PHASE_CONTINUE; r++)
         waits |= work->rendezvous.engine && work->rendezvous.engine->awaits(work, r);

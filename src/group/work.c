@@ -31,9 +31,9 @@ static bool is_turn(const cz_work *work)
 {
     const cz_work *other = cz__executor_first(work->group->executor);
     for (; other; other = other->next) {
-        const bool before = work->lane == 0
-                                ? other->sequence < work->sequence
-                                : other->sequence == work->sequence && other->child < work->child;
+        const bool before = work->lane == 0 ? other->sequence < work->sequence
+                                            : other->sequence == work->sequence &&
+                                                  other->family.child < work->family.child;
         if (before && other->group == work->group && other->lane == work->lane && other->then.run &&
             !other->then.ran)
             return false;
@@ -75,7 +75,7 @@ bool cz__work_continue(cz_work *work)
 /* Where continuations were attached since it looked for one, the first of them has its turn. */
 bool cz__work_end(cz_work *work)
 {
-    if (work->children > 0)
+    if (work->family.children > 0)
         return false;
     if (work->unseen) {
         work->phase = CZ__PHASE_ENDED;
@@ -95,7 +95,7 @@ bool cz__work_end(cz_work *work)
 
 void cz__work_retire(cz_work *work)
 {
-    cz_work *parent = work->parent;
+    cz_work *parent = work->family.parent;
     if (work->phase != CZ__PHASE_ENDED)
         return;
     if (work->then.run && !work->then.ran) { /* attached since we looked */
@@ -106,7 +106,7 @@ void cz__work_retire(cz_work *work)
     cz__recorder_end(work);
     cz__work_return_staging(work);
     if (parent) {
-        parent->children--;
+        parent->family.children--;
         if (parent->status == CZ_OK && work->status != CZ_OK) {
             parent->status = work->status;
             memcpy(parent->sentence, work->sentence, sizeof parent->sentence);
@@ -171,7 +171,7 @@ static const char *refuse_continuation(const cz_work *work)
         return "the work was waited for";
     if (work->group->left)
         return "the group was destroyed";
-    if (work->ended && work->parent) /* which has counted it off and may be gone */
+    if (work->ended && work->family.parent) /* which has counted it off and may be gone */
         return "the work was started by a continuation and has ended";
     return NULL;
 }

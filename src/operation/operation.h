@@ -216,34 +216,49 @@ typedef struct cz__then {
     cz_continuation last; /* takes the place of `run` when what that started has ended */
 } cz__then;
 
+/* What it descends from, and what descends from it. A work of lane 0 is its own root. */
+typedef struct cz__family {
+    uint32_t child;       /* lane 1: its number among the descendants of the root */
+    cz_work *root;        /* the lane 0 work that it is or descends from */
+    uint32_t descendants; /* in a root: how many were started, so the next one's number */
+    cz_work *parent;      /* lane 1: the work whose continuation started it */
+    int children;         /* not ended yet */
+} cz__family;
+
+/* How far ranks have come with meeting for it. */
+typedef struct cz__meeting {
+    bool needed;  /* whoever moves its data */
+    bool agreed;  /* they have met, and agree */
+    bool again;   /* it is not the first time */
+    bool asks;    /* rank 0 was asked to choose among those that offer to move its data */
+    bool refused; /* by the backend, which might have done it itself */
+} cz__meeting;
+
+/* Its staging memory. */
+typedef struct cz__staged {
+    cz__staging *block; /* NULL: none (yet) */
+    bool queued;        /* it waits for its turn to have some */
+    cz_work *next;      /* waits after this one */
+} cz__staged;
+
 struct cz_work {
     int references;  /* the executor's list, the program's handle; under the executor's lock */
     uint64_t record; /* its number in the recorder */
     cz_work *previous, *next; /* in the executor's list, in the order of start */
     cz_group *group;
-    int lane;             /* 0: the program's call; 1: started by a continuation */
-    uint64_t sequence;    /* of the lane 0 operation that it is or descends from */
-    uint32_t child;       /* lane 1: its number among the descendants of `sequence` */
-    cz_work *root;        /* the lane 0 work that it is or descends from */
-    uint32_t descendants; /* in a root: how many were started, so the next one's number */
-    cz_work *parent;      /* lane 1: the work whose continuation started it */
-    int children;         /* not ended yet */
-    cz__phase phase;      /* the driver's */
-    bool ended;           /* under the executor's lock: it is no more in its list */
-    bool unseen;          /* the program has no handle, so there is no continuation */
-    bool waited;          /* somebody saw the end */
-    bool stuck;           /* a backend could not take back a transfer: never reuse its memory */
-    bool headed;          /* ranks meet for it, whoever moves its data */
-    bool agreed;          /* they have met, and agree */
-    bool again;           /* it is not the first time that they meet for it */
-    bool asks;            /* rank 0 was asked to choose among those that offer to move its data */
-    bool refused;         /* by the backend, which might have done it itself */
-    bool queued;          /* it waits for its turn to have staging memory */
+    int lane;          /* 0: the program's call; 1: started by a continuation */
+    uint64_t sequence; /* of the lane 0 operation that it is or descends from */
+    cz__family family;
+    cz__phase phase; /* the driver's */
     cz_status status;
+    bool ended;  /* under the executor's lock: it is no more in its list */
+    bool unseen; /* the program has no handle, so there is no continuation */
+    bool waited; /* somebody saw the end */
+    bool stuck;  /* a backend could not take back a transfer: never reuse its memory */
+    cz__meeting meeting;
     cz__patience patience;
     cz__then then;
-    cz__staging *staging;
-    cz_work *next_in_pool; /* waits for staging memory after this one */
+    cz__staged staging;
     cz__stage rendezvous, data;
     /* From here on it is not cleared when it is used again: all is written before it is read. */
     char sentence[CZ__SENTENCE_BYTES]; /* of `status` */

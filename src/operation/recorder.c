@@ -37,7 +37,7 @@ void cz__recorder_begin(cz_work *work)
     cz__record *record = &recorder->records[work->record % CZ__RECORDS];
     *record = (cz__record){.number = work->record,
                            .sequence = work->sequence,
-                           .child = work->child,
+                           .child = work->family.child,
                            .lane = work->lane,
                            .kind = header->kind,
                            .dtype = header->dtype,

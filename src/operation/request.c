@@ -6,7 +6,7 @@
 uint64_t cz__work_tag(const cz_work *work, unsigned step)
 {
     return (uint64_t)work->lane << 63 | (work->sequence & ((1ull << 39) - 1)) << 24 |
-           (uint64_t)(work->child & 0xffffu) << 8 | step;
+           (uint64_t)(work->family.child & 0xffffu) << 8 | step;
 }
 
 typedef enum direction { SEND, RECEIVE, RECEIVE_MOST } direction;

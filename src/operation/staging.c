@@ -126,9 +126,9 @@ void cz__pool_destroy(cz__pool **pool)
 static void queue_for_pool(cz_work *work)
 {
     cz__pool *pool = work->operation.pool;
-    *(pool->last ? &pool->last->next_in_pool : &pool->first) = work;
+    *(pool->last ? &pool->last->staging.next : &pool->first) = work;
     pool->last = work;
-    work->queued = true;
+    work->staging.queued = true;
 }
 
 /* Off the queue, if it is in it. */
@@ -137,39 +137,39 @@ static void unqueue(cz__pool *pool, const cz_work *work)
     cz_work *before = NULL, *at = pool->first;
     while (at && at != work) {
         before = at;
-        at = at->next_in_pool;
+        at = at->staging.next;
     }
     if (!at)
         return;
-    *(before ? &before->next_in_pool : &pool->first) = at->next_in_pool;
+    *(before ? &before->staging.next : &pool->first) = at->staging.next;
     if (pool->last == at)
         pool->last = before;
-    at->next_in_pool = NULL;
+    at->staging.next = NULL;
 }
 
 bool cz__pool_take(cz_work *work)
 {
     cz__pool *pool = work->operation.pool;
-    if (work->staging)
+    if (work->staging.block)
         return true;
     cz__executor_lock(work->group->executor);
     if (pool->first == work && pool->idle) {
         unqueue(pool, work);
-        work->staging = pool->idle;
-        work->queued = false;
-        pool->idle = work->staging->next;
+        work->staging.block = pool->idle;
+        work->staging.queued = false;
+        pool->idle = work->staging.block->next;
     }
     cz__executor_unlock(work->group->executor);
-    return work->staging != NULL;
+    return work->staging.block != NULL;
 }
 
 void cz__pool_leave(cz_work *work)
 {
     cz__pool *pool = work->operation.pool;
-    cz__staging *staging = work->staging;
+    cz__staging *staging = work->staging.block;
     unqueue(pool, work);
-    work->staging = NULL;
-    work->queued = false;
+    work->staging.block = NULL;
+    work->staging.queued = false;
     work->operation.pool = NULL; /* which may be gone before the work is */
     if (!staging || work->stuck) /* stuck: the backend may still write into it */
         return;
@@ -201,8 +201,8 @@ cz_status cz__work_take_staging(cz_work *work)
         return CZ_OK;
     }
     const size_t bytes = cz__staging_bytes(work->group, operation->longest);
-    work->staging = take_staging(work->group, bytes, operation->reserve);
-    return work->staging
+    work->staging.block = take_staging(work->group, bytes, operation->reserve);
+    return work->staging.block
                ? CZ_OK
                : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
                           cz__operation_name((cz__operation_kind)operation->header.kind), bytes);
@@ -214,9 +214,9 @@ void cz__work_return_staging(cz_work *work)
         cz__pool_leave(work);
         return;
     }
-    cz__staging *staging = work->staging;
+    cz__staging *staging = work->staging.block;
     cz__reserve *reserve = work->operation.reserve;
-    work->staging = NULL;
+    work->staging.block = NULL;
     if (!staging || work->stuck) /* stuck: the backend may still write into it */
         return;
     if (reserve && !reserve->staging && !reserve->bare) {
