@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "diff.h"
-#include "tensor/names.h"
+#include "base/names.h"
 
 enum { MANY_ULPS = 1 << 16, FEW_NOTES = 3 };
 

@@ -10,7 +10,7 @@
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
-#include "tensor/names.h"
+#include "base/names.h"
 #include "source.h"
 
 enum { MOST_LEVELS = 24 }; /* what is deeper is part of the last label */

@@ -11,7 +11,7 @@
 #include "czero/state.h"
 #include "io/text.h"
 #include "io/types.h"
-#include "tensor/names.h"
+#include "base/names.h"
 
 /* A rank that saved costs whoever reads the index so many bytes, whatever it holds. */
 enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 128 };

@@ -9,7 +9,7 @@
 
 #include "io/text.h"
 #include "io/types.h"
-#include "tensor/names.h"
+#include "base/names.h"
 
 typedef struct cz__safetensors cz__safetensors;
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "optim/optim.h"
 #include "sched/object.h"
-#include "tensor/names.h"
+#include "base/names.h"
 #include "tensor/model.h"
 
 /* ---- parameter groups ---- */

@@ -4,7 +4,7 @@
 #define CZ_STATE_OBJECT_H
 
 #include "czero/state.h"
-#include "tensor/names.h"
+#include "base/names.h"
 
 typedef struct cz__state_texts {
     char **items; /* owned; the texts follow the addresses in the same block */

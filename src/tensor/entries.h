@@ -3,7 +3,7 @@
 #ifndef CZ_TENSOR_ENTRIES_H
 #define CZ_TENSOR_ENTRIES_H
 
-#include "tensor/names.h"
+#include "base/names.h"
 #include "czero/tensor.h"
 
 typedef struct cz__entry {

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: MIT
 # tests/style/layers.sh ROOT: src/ is ordered. No file of a part includes a header of a later part,
 # neither ours ("part/…h") nor a public one (czero/part.h). STYLE: the list is the dependency graph.
+# The czero command is made of public headers, of base/ and of io/; only a conversion, which writes
+# what the library would, goes further.
 set -eu
 cd "$1"
 order="base trace device tensor state io shard operation engine group collective rule optim sched join parts ddp zero
@@ -45,3 +47,17 @@ END {
     if (bad) exit 1
     print files " files, " count " parts: every include points back"
 }'
+
+
+find tools -name '*.[ch]' | LC_ALL=C sort | xargs awk '
+/^[ \t]*#[ \t]*include[ \t]*"[^"]*\// {
+    split($0, quoted, "\"")
+    split(quoted[2], path, "/")
+    allowed = FILENAME ~ /^tools\/convert[^\/]*$/ ? "czero base io interop checkpoint shard" : "czero base io"
+    seen++
+    if (index(" " allowed " ", " " path[1] " ")) next
+    print FILENAME ":" FNR ": the czero command includes " quoted[2] ", not of " allowed
+    bad = 1
+}
+END { if (!seen) print "no includes found in tools/"
+      exit bad || !seen }'

@@ -5,7 +5,7 @@
 
 #include "base/fingerprint.h"
 #include "support/cz_test.h"
-#include "tensor/names.h"
+#include "base/names.h"
 
 enum { BLOCKS = 16, COUNT = 1 << BLOCKS, SEEN_BITS = 20, BLOCK = 5 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A table from names to numbers. */
-#ifndef CZ_TENSOR_NAMES_H
-#define CZ_TENSOR_NAMES_H
+#ifndef CZ_BASE_NAMES_H
+#define CZ_BASE_NAMES_H
 
 #include "czero/base.h"
 

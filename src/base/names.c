@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A table from names to numbers: open addressing, the next place where one is taken. The
  * hash is keyed: names come from files. */
-#include "tensor/names.h"
+#include "base/names.h"
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
