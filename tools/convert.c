@@ -58,15 +58,13 @@ static convert_format format_of(const struct argp_state *state, const char *text
 /* Where --format is not given, from what is. */
 static convert_format guess(const conversion *c)
 {
-    const size_t length = strlen(c->to);
     if (c->ranks > 0)
         return FORMAT_SHARDED;
     if (c->max_file_bytes > 0)
         return FORMAT_HF;
     if (cz__torch_is_name(c->to))
         return FORMAT_TORCH;
-    return length > 12 && strcmp(c->to + length - 12, ".safetensors") == 0 ? FORMAT_SAFETENSORS
-                                                                           : FORMAT_NONE;
+    return cz__ends_with(c->to, ".safetensors") ? FORMAT_SAFETENSORS : FORMAT_NONE;
 }
 
 static void check_arguments(convert_request *r, const struct argp_state *state)

@@ -247,20 +247,19 @@ static bool find_prefix(comparison *c, bool of_b)
     const source *one = of_b ? c->b : c->a, *other = of_b ? c->a : c->b;
     const int64_t count = source_count(one);
     const char *name = source_tensor(one, 0).name;
-    const size_t length = strlen(name);
     cz__text text = {0};
     bool found = false;
     for (int64_t i = 0; !found && i < source_count(other); i++) {
         const char *longer = source_tensor(other, i).name;
-        const size_t all = strlen(longer);
-        if (all <= length || strcmp(longer + all - length, name) != 0)
+        if (!cz__ends_with(longer, name) || strcmp(longer, name) == 0)
             continue;
-        const int64_t same = count_prefixed(one, other, longer, all - length, &text);
+        const size_t before = strlen(longer) - strlen(name);
+        const int64_t same = count_prefixed(one, other, longer, before, &text);
         found = 2 * same > count;
         if (!found)
             continue;
         cz__text_cut(&text, 0);
-        if (cz__text_append(&text, longer, all - length))
+        if (cz__text_append(&text, longer, before))
             cz__text_print(&c->hint,
                            "the names of %c are those of %c with '%s' before them, %s of %s: a "
                            "model that was wrapped or renamed? Nothing of these is compared",

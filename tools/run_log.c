@@ -20,13 +20,6 @@ enum { BLOCK = 1 << 16, MOST_LINE = 1 << 20 };
 
 /* ---- which file it is ---- */
 
-static bool is_jsonl(const char *path)
-{
-    static const char end[] = ".jsonl";
-    const size_t length = strlen(path), wanted = sizeof end - 1;
-    return length >= wanted && strcmp(path + length - wanted, end) == 0;
-}
-
 static cz_status file_in(cz__text *file, const char *path)
 {
     size_t length = strlen(path);
@@ -52,7 +45,7 @@ cz_status run_log_is(const char *path, bool *is)
     *is = false;
     CZ_TRY(cz__look_at(&look, path));
     if (!look.folder) {
-        *is = look.file && is_jsonl(path);
+        *is = look.file && cz__ends_with(path, ".jsonl");
         return CZ_OK;
     }
     if (look.generation || cz__look_consolidated(&look))

@@ -43,17 +43,11 @@ static cz_status check_step(const char *path, int64_t step)
                : CZ_OK;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
 /* What is read is known before it is. */
 static cz_status open_path(source *s, char *path, int64_t step, source_opener opener,
                            const char *rule)
 {
-    if (ends_with(path, "/index.json") || ends_with(path, "/" CZ__CONSOLIDATED_INDEX))
+    if (cz__ends_with(path, "/index.json") || cz__ends_with(path, "/" CZ__CONSOLIDATED_INDEX))
         *strrchr(path, '/') = 0;
     CZ_TRY(guard_read(path));
     CZ_TRY(check_step(path, step));

@@ -8,6 +8,14 @@
 
 #include "base/plain_text.h"
 
+/* ---- names ---- */
+
+bool cz__ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
 /* ---- numbers ---- */
 
 /* Numbers as text, in the C locale and our own floating-point environment. */

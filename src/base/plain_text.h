@@ -9,6 +9,10 @@
 
 #include "base/float_mode.h"
 
+/* ---- names ---- */
+
+bool cz__ends_with(const char *text, const char *end);
+
 /* ---- numbers ---- */
 
 /* Numbers as text, the same whatever locale, rounding direction and traps the program has: "0.5" is

@@ -139,12 +139,6 @@ static cz_status list_keys(cz_archive *a)
     return CZ_OK;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
 cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t step,
                                    const char *rule)
 {
@@ -160,7 +154,8 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
     cz_archive *a = cz__calloc(1, sizeof *a);
     char *copy = cz__path_copy(path);
     cz_status status = a && copy ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
-    if (copy && (ends_with(copy, "/index.json") || ends_with(copy, "/" CZ__CONSOLIDATED_INDEX)))
+    if (copy &&
+        (cz__ends_with(copy, "/index.json") || cz__ends_with(copy, "/" CZ__CONSOLIDATED_INDEX)))
         *strrchr(copy, '/') = 0;
     if (!status)
         status = open_path(a, copy, step, rule);

@@ -16,14 +16,7 @@ typedef cz__torch_payload payload;
 
 bool cz__torch_is_name(const char *path)
 {
-    static const char *const ends[] = {".pt", ".pth", ".bin"};
-    const size_t length = strlen(path);
-    for (int i = 0; i < 3; i++) {
-        const size_t end = strlen(ends[i]);
-        if (length > end && strcmp(path + length - end, ends[i]) == 0)
-            return true;
-    }
-    return false;
+    return cz__ends_with(path, ".pt") || cz__ends_with(path, ".pth") || cz__ends_with(path, ".bin");
 }
 
 static void put_named_integer(cz__pickling *p, const char *key, int64_t value)

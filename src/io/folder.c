@@ -94,16 +94,10 @@ cz_status cz__unfinished_name(cz__text *name, const char *path)
                : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t length = strlen(name), count = strlen(end);
-    return length > count && strcmp(name + length - count, end) == 0;
-}
-
 /* Or what such a small file is written as, cz__file_write(). */
 bool cz__unfinished_is(const char *name)
 {
-    return ends_with(name, CZ__UNFINISHED) || ends_with(name, CZ__UNFINISHED ".tmp");
+    return cz__ends_with(name, CZ__UNFINISHED) || cz__ends_with(name, CZ__UNFINISHED ".tmp");
 }
 
 static void list_in(cz__text *list, const char *path, DIR *folder)
