@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/reduction.h"
 #include "operation/operation.h"
 
 const char *cz__operation_name(cz__operation_kind kind)
@@ -45,13 +46,6 @@ void cz__work_name(const cz_work *work, char *text, size_t bytes)
     char name[CZ__LABEL_BYTES + 32];
     cz__header_name(&work->operation.header, name, sizeof name);
     snprintf(text, bytes, "%s (operation %" PRIu64 ")", name, work->sequence);
-}
-
-static const char *reduction_name(int32_t reduction)
-{
-    static const char *const names[] = {"none", "sum",     "average", "max",
-                                        "min",  "product", "and",     "or"};
-    return reduction >= 0 && reduction <= CZ_OR ? names[reduction] : "unknown";
 }
 
 /* The library's own calls begin with agreements: their labels tell the calls apart. */
@@ -113,7 +107,8 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
                  cz_dtype_name((cz_dtype)b->dtype), a->rank, cz_dtype_name((cz_dtype)a->dtype));
     else if (a->reduction != b->reduction)
         snprintf(text, bytes, "%s: rank %d asked for %s, rank %d for %s", ours, b->rank,
-                 reduction_name(b->reduction), a->rank, reduction_name(a->reduction));
+                 cz__reduction_name((cz_reduction)b->reduction), a->rank,
+                 cz__reduction_name((cz_reduction)a->reduction));
     else if (a->root != b->root)
         snprintf(text, bytes, "%s: rank %d named root %d, rank %d root %d", ours, b->rank, b->root,
                  a->rank, a->root);

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "collective/description.h"
+#include "device/reduction.h"
 #include "optim/optim.h"
 #include "sched/object.h"
 
@@ -106,11 +107,10 @@ static void describe_list(cz__description *d, const char *name, const cz__list *
 /* On which optimizer, the options, how far it has come, and from which rates it goes on. */
 static void describe(cz__description *d, const void *context)
 {
-    static const char *const reductions[] = {"none", "sum", "average", "max", "min", NULL};
     const plateau_sched *s = context;
     const cz_optim *optim = s->sched.optim;
     cz__describe_named_members(d, optim);
-    cz__describe_word(d, &(cz__subject){NULL, "option agree", -1, NULL, "is"}, reductions,
+    cz__describe_word(d, &(cz__subject){NULL, "option agree", -1, NULL, "is"}, cz__reduction_words,
                       (int64_t)s->agree);
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
         const void *value = (const char *)s + fields[f].offset;

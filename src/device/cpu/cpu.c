@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
+#include "device/reduction.h"
 #include "base/half.h"
 
 #include <string.h>
@@ -122,15 +123,6 @@ static cz_status cpu_convert(void *queue, cz_dtype to_type, void *to, cz_dtype f
     return CZ_OK;
 }
 
-static const char *reduction_name(cz_reduction reduction)
-{
-    static const char *const names[CZ__REDUCTION_END] = {
-        [CZ_SUM] = "sum",         [CZ_AVERAGE] = "average", [CZ_MAX] = "max", [CZ_MIN] = "min",
-        [CZ_PRODUCT] = "product", [CZ_AND] = "and",         [CZ_OR] = "or"};
-    const unsigned index = (unsigned)reduction;
-    return index < CZ__REDUCTION_END && names[index] ? names[index] : "unknown reduction";
-}
-
 static cz__reduce_kernel find_reduce(cz_dtype dtype, cz_reduction reduction)
 {
     if ((unsigned)dtype >= CZ__DTYPE_END || (unsigned)reduction >= CZ__REDUCTION_END)
@@ -144,10 +136,10 @@ static cz_status cpu_reduce(void *queue, cz_dtype dtype, cz_reduction reduction,
     const cz__reduce_kernel reduce = find_reduce(dtype, reduction);
     if (!reduce)
         return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: no kernel for the %s of %s values",
-                        reduction_name(reduction), cz_dtype_name(dtype));
+                        cz__reduction_name(reduction), cz_dtype_name(dtype));
     if (source_count < 1 || source_count > CZ__MAX_SOURCES)
         return cz__fail(CZ_ERR_ARGUMENT, "cpu: the %s of %d sources, allowed are 1 to %d",
-                        reduction_name(reduction), source_count, CZ__MAX_SOURCES);
+                        cz__reduction_name(reduction), source_count, CZ__MAX_SOURCES);
     if (count > 0)
         reduce(source_count, sources, count, out);
     return CZ_OK;
