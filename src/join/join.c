@@ -27,10 +27,10 @@ typedef struct word {
 } word;
 
 /* By what ranks tell joinables apart, beside their names. */
-typedef struct known {
+typedef struct identity {
     cz__object object;     /* of the library's own that have a group; of others zeroed */
     const cz_optim *optim; /* one that is not sharded; else NULL */
-} known;
+} identity;
 
 struct cz_join {
     cz_group *group; /* owned */
@@ -38,7 +38,7 @@ struct cz_join {
     cz_step_options step;   /* what options.step points to */
     int rank;               /* in the group that it was given */
     cz_joinable *joinables; /* owned */
-    known *known;           /* owned: of each joinable */
+    identity *identities;   /* owned: of each joinable */
     int count, entered;     /* the first so many have entered */
     word *words;            /* owned: of each rank */
     /* Of the last exchange: how many were active, the highest of them, what they are about to
@@ -115,7 +115,7 @@ static cz_status exchange(cz_join *join, word mine, cz_status failure, const cha
 {
     const cz_status status =
         cz_all_gather(join->group, &mine, join->words, 2, CZ_I32, CZ_LABEL("join"));
-    return status == CZ_OK ? read_words(join, failure, why) : fail_all(join, status);
+    return status ? fail_all(join, status) : read_words(join, failure, why);
 }
 
 cz_status cz_join_notify(cz_join *join, int number)
@@ -194,9 +194,9 @@ static cz_status build_join(cz_join *join, int ranks, const cz_joinable *joinabl
         return cz__fail(CZ_ERR_ARGUMENT, "join: %d joinables%s", count,
                         joinables ? ", wanted 1 or more" : " at NULL");
     join->joinables = cz__calloc((size_t)count, sizeof *join->joinables);
-    join->known = cz__calloc((size_t)count, sizeof *join->known);
+    join->identities = cz__calloc((size_t)count, sizeof *join->identities);
     join->words = cz__calloc((size_t)ranks, sizeof *join->words);
-    if (!join->joinables || !join->known || !join->words)
+    if (!join->joinables || !join->identities || !join->words)
         return cz__fail(CZ_ERR_MEMORY, "join: tables of %d joinables, %d ranks", count, ranks);
     join->count = count;
     CZ_TRY(read_options(join, joinables, options));
@@ -212,21 +212,22 @@ static cz_status build_join(cz_join *join, int ranks, const cz_joinable *joinabl
 /* All of it that has collective operations. */
 static void describe_joinable(const cz_join *join, int k, cz__description *d)
 {
-    static const char *const words[] = {"absent", "given", NULL};
+    static const char *const presence[] = {"absent", "given", NULL};
     const char *name = name_of(join, k);
     cz__describe(d, &(cz__subject){"the name", "joinable", k, NULL, "is"}, CZ__FIELD_TEXT, name,
                  strlen(name));
-    cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"}, &join->known[k].object);
-    cz__describe_word(d, &(cz__subject){"shadow", "joinable", k, name, "is"}, words,
+    cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"},
+                        &join->identities[k].object);
+    cz__describe_word(d, &(cz__subject){"shadow", "joinable", k, name, "is"}, presence,
                       join->joinables[k].shadow != NULL);
-    cz__describe_word(d, &(cz__subject){"finish", "joinable", k, name, "is"}, words,
+    cz__describe_word(d, &(cz__subject){"finish", "joinable", k, name, "is"}, presence,
                       join->joinables[k].finish != NULL);
-    cz__describe_word(d, &(cz__subject){"an unsharded optimizer", "joinable", k, name, "is"}, words,
-                      join->known[k].optim != NULL);
-    if (join->known[k].optim) {
-        cz__describe_rule(d, cz__optim_rule(join->known[k].optim));
-        cz__describe_named_members(d, join->known[k].optim);
-        cz__describe_hypers(d, join->known[k].optim);
+    cz__describe_word(d, &(cz__subject){"an unsharded optimizer", "joinable", k, name, "is"},
+                      presence, join->identities[k].optim != NULL);
+    if (join->identities[k].optim) {
+        cz__describe_rule(d, cz__optim_rule(join->identities[k].optim));
+        cz__describe_named_members(d, join->identities[k].optim);
+        cz__describe_hypers(d, join->identities[k].optim);
     }
 }
 
@@ -249,7 +250,7 @@ static void destroy(cz_join *join)
     leave(join);
     cz_group_destroy(&join->group);
     cz__free(join->joinables);
-    cz__free(join->known);
+    cz__free(join->identities);
     cz__free(join->words);
     cz__free(join);
 }
@@ -427,7 +428,7 @@ cz_status cz__join_enter(cz_join **present, cz_join *join, int number, const cz_
         return cz__fail(CZ_ERR_ARGUMENT, "join: this is rank %d of the %s, rank %d of the group",
                         cz_group_rank(group), what, join->rank);
     if (join)
-        join->known[number].object = *object;
+        join->identities[number].object = *object;
     *present = join && !join->options.disabled ? join : NULL;
     return CZ_OK;
 }
@@ -444,7 +445,7 @@ static cz_status enter_optim(void *object, cz_join *join, int number)
     if (!object)
         return cz__fail(CZ_ERR_ARGUMENT, "join: optim is NULL");
     if (join) /* ranks compare its rule, groups and values: it has no group to be known by */
-        join->known[number].optim = object;
+        join->identities[number].optim = object;
     return CZ_OK;
 }
 
