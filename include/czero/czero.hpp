@@ -226,6 +226,16 @@ template <class Object, void (*Destroy)(Object **)> class handle
     /** It is the caller's from now on. */
     Object *release() noexcept { return std::exchange(object_, nullptr); }
 
+  protected:
+    /** What a function of C makes, by its first argument. */
+    template <class Call, class... Arguments>
+    static Object *made(Call &&call, Arguments &&...arguments)
+    {
+        Object *object = nullptr;
+        check(call(&object, std::forward<Arguments>(arguments)...));
+        return object;
+    }
+
   private:
     Object *object_ = nullptr;
     bool owned_ = false;
@@ -461,6 +471,20 @@ CZERO_FRESH(cz_zero_info)
 CZERO_FRESH(cz_zero_options)
 #undef CZERO_FRESH
 
+namespace detail
+{
+
+/** What a function of C fills in, by its last argument. */
+template <class Struct, class Call, class... Arguments>
+Struct filled(Call &&call, Arguments &&...arguments)
+{
+    Struct out = fresh<Struct>();
+    check(call(std::forward<Arguments>(arguments)..., &out));
+    return out;
+}
+
+} // namespace detail
+
 /** Hyper-parameters by name: {{"lr", 1e-3}, {"weight_decay", 0.1}}; what ends a list in C comes by
  *  itself. Names are borrowed. None: the rule's defaults. */
 class hypers
@@ -626,9 +650,7 @@ class group : public detail::handle<cz_group, cz_group_destroy>
     static group create_world(const char *backend, bool initialise,
                               const cz_group_options &options = fresh<cz_group_options>())
     {
-        cz_group *made = nullptr;
-        check(cz_group_create_world(&made, backend, initialise, &options));
-        return {made, true};
+        return {made(cz_group_create_world, backend, initialise, &options), true};
     }
     static group create_self(const cz_group_options &options = fresh<cz_group_options>())
     {
@@ -637,9 +659,7 @@ class group : public detail::handle<cz_group, cz_group_destroy>
     static group create_custom(int rank, int size, const cz_backend &backend, void *endpoint,
                                const cz_group_options &options = fresh<cz_group_options>())
     {
-        cz_group *made = nullptr;
-        check(cz_group_create_custom(&made, rank, size, &backend, endpoint, &options));
-        return {made, true};
+        return {made(cz_group_create_custom, rank, size, &backend, endpoint, &options), true};
     }
 
     int rank() const noexcept { return cz_group_rank(get()); }
@@ -647,9 +667,7 @@ class group : public detail::handle<cz_group, cz_group_destroy>
     int global_rank(int rank) const noexcept { return cz_group_global_rank(get(), rank); }
     cz_group_info get_info() const
     {
-        cz_group_info info = fresh<cz_group_info>();
-        check(cz_group_get_info(get(), &info));
-        return info;
+        return detail::filled<cz_group_info>(cz_group_get_info, get());
     }
     void progress() { check(cz_progress(get())); }
 
@@ -936,14 +954,9 @@ class state_dict : public detail::handle<cz_state_dict, cz_state_dict_destroy>
 {
   public:
     using handle::handle;
-    state_dict() : handle(create(), true) {}
+    state_dict() : handle(made(cz_state_dict_create), true) {}
 
-    state_dict copy() const
-    {
-        cz_state_dict *made = nullptr;
-        check(cz_state_dict_copy(&made, get()));
-        return {made, true};
-    }
+    state_dict copy() const { return {made(cz_state_dict_copy, get()), true}; }
     bool equal(const cz_state_dict *other) const { return cz_state_dict_equal(get(), other); }
     std::int64_t count() const { return cz_state_dict_count(get()); }
     const char *key(std::int64_t index) const { return cz_state_dict_key(get(), index); }
@@ -1033,24 +1046,16 @@ class state_dict : public detail::handle<cz_state_dict, cz_state_dict_destroy>
         check(cz_state_dict_get_dict(get(), key.c_str(), &child));
         return {const_cast<cz_state_dict *>(child), false};
     }
-
-  private:
-    static cz_state_dict *create()
-    {
-        cz_state_dict *made = nullptr;
-        check(cz_state_dict_create(&made));
-        return made;
-    }
 };
 
 namespace detail
 {
 
-/** What a function of C returns as a new dictionary. */
-template <class Call> state_dict dict_of(Call &&call)
+/** What a function of C returns as a new dictionary, by its last argument. */
+template <class Call, class... Arguments> state_dict dict_of(Call &&call, Arguments... arguments)
 {
     cz_state_dict *made = nullptr;
-    check(call(&made));
+    check(call(arguments..., &made));
     return {made, true};
 }
 
@@ -1061,7 +1066,7 @@ template <class Call> state_dict dict_of(Call &&call)
 class model : public detail::handle<cz_model, cz_model_destroy>
 {
   public:
-    model() : handle(create(), true) {}
+    model() : handle(made(cz_model_create), true) {}
     using handle::handle;
 
     /** Containers or arrays of one type; a shape of as many elements, which are std::int64_t; an
@@ -1134,21 +1139,15 @@ class model : public detail::handle<cz_model, cz_model_destroy>
 
     cz_model_info get_info() const
     {
-        cz_model_info info = fresh<cz_model_info>();
-        check(cz_model_get_info(get(), &info));
-        return info;
+        return detail::filled<cz_model_info>(cz_model_get_info, get());
     }
     cz_model_param get_param(std::int64_t index) const
     {
-        cz_model_param param = fresh<cz_model_param>();
-        check(cz_model_get_param(get(), index, &param));
-        return param;
+        return detail::filled<cz_model_param>(cz_model_get_param, get(), index);
     }
     cz_model_buffer get_buffer(std::int64_t index) const
     {
-        cz_model_buffer buffer = fresh<cz_model_buffer>();
-        check(cz_model_get_buffer(get(), index, &buffer));
-        return buffer;
+        return detail::filled<cz_model_buffer>(cz_model_get_buffer, get(), index);
     }
     std::int64_t find(const std::string &name) const { return cz_model_find(get(), name.c_str()); }
     void set_requires_grad(std::int64_t param, bool requires_grad)
@@ -1168,12 +1167,6 @@ class model : public detail::handle<cz_model, cz_model_destroy>
 
   private:
     template <class Type> static cz_dtype dtype_of(span<Type>) { return dtype<Type>; }
-    static cz_model *create()
-    {
-        cz_model *made = nullptr;
-        check(cz_model_create(&made));
-        return made;
-    }
 };
 
 /** For `add`: a parameter that has no gradient now. */
@@ -1183,12 +1176,9 @@ template <class Type> inline constexpr span<Type> no_gradient = {};
 class shared : public detail::handle<cz_shared, cz_shared_destroy>
 {
   public:
-    shared(group &over, std::size_t bytes)
+    shared(group &over, std::size_t bytes) : bytes_(bytes)
     {
-        cz_shared *made = nullptr;
-        check(cz_shared_create(&made, over, bytes, &data_));
-        static_cast<handle &>(*this) = handle(made, true);
-        bytes_ = bytes;
+        static_cast<handle &>(*this) = handle(made(cz_shared_create, over, bytes, &data_), true);
     }
     template <class Type> span<Type> data() const
     {
@@ -1504,6 +1494,25 @@ template <class Closure> struct closure_of {
     }
 };
 
+/** One step by a function of C. */
+template <class Object>
+cz_step_result step_of(cz_status (*call)(Object *, const cz_step_options *, cz_step_result *),
+                       Object *optimizer, const cz_step_options *options, thrown *closure = nullptr)
+{
+    cz_step_result result = fresh<cz_step_result>();
+    check_step(call(optimizer, options, &result), closure);
+    return result;
+}
+
+template <class Object, class Closure>
+cz_step_result step_of(cz_status (*call)(Object *, const cz_step_options *, cz_step_result *),
+                       Object *optimizer, const cz_step_options *options, Closure &closure)
+{
+    closure_of<Closure> own{closure, {}};
+    const cz_step_options with = own.with(*options);
+    return step_of(call, optimizer, &with, &own.exceptions);
+}
+
 } // namespace detail
 
 /* ---- optimizers ---- */
@@ -1533,27 +1542,19 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
     }
     cz_step_result step(const cz_step_options &options = fresh<cz_step_options>())
     {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::check_step(cz_optim_step(get(), &options, &result));
-        return result;
+        return detail::step_of(cz_optim_step, get(), &options);
     }
     /** With a closure, of nothing or of the loss. */
     template <class Closure, class = std::enable_if_t<std::is_invocable_v<Closure &>>>
     cz_step_result step(Closure &&closure,
                         const cz_step_options &options = fresh<cz_step_options>())
     {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::closure_of<std::remove_reference_t<Closure>> own{closure, {}};
-        const cz_step_options with = own.with(options);
-        detail::check_step(cz_optim_step(get(), &with, &result), &own.exceptions);
-        return result;
+        return detail::step_of(cz_optim_step, get(), &options, closure);
     }
     void zero_grad(bool to_none = false) { check(cz_optim_zero_grad(get(), to_none)); }
     cz_optim_info get_info() const
     {
-        cz_optim_info info = fresh<cz_optim_info>();
-        check(cz_optim_get_info(get(), &info));
-        return info;
+        return detail::filled<cz_optim_info>(cz_optim_get_info, get());
     }
     std::vector<std::int64_t> group_params(std::int64_t group) const
     {
@@ -1597,11 +1598,7 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
         check(cz_optim_scalar(get(), param, slot.c_str(), &value));
         return value;
     }
-    czero::state_dict state_dict() const
-    {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_optim_state_dict(get(), out); });
-    }
+    czero::state_dict state_dict() const { return detail::dict_of(cz_optim_state_dict, get()); }
     void load_state_dict(const cz_state_dict *dict,
                          const cz_optim_load_options &options = fresh<cz_optim_load_options>())
     {
@@ -1614,12 +1611,7 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
         return print;
     }
     /** Borrowed; to be joined. */
-    cz_joinable joinable()
-    {
-        cz_joinable out = fresh<cz_joinable>();
-        check(cz_optim_joinable(get(), &out));
-        return out;
-    }
+    cz_joinable joinable() { return detail::filled<cz_joinable>(cz_optim_joinable, get()); }
 
   private:
     const cz_model *model_ = nullptr;
@@ -1634,7 +1626,6 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
     explicit in_backward(span<cz_optim *const> optims, released_function released = {})
         : own_(std::make_unique<context>())
     {
-        cz_in_backward *made = nullptr;
         cz_in_backward_options options = fresh<cz_in_backward_options>();
         own_->released = std::move(released);
         if (own_->released) {
@@ -1644,8 +1635,8 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
                 (void)detail::thrown_by_kernels().run([&] { mine->released(param, gradient); });
             };
         }
-        check(cz_in_backward_create(&made, optims.data(), optims.count(), &options));
-        static_cast<handle &>(*this) = handle(made, true);
+        static_cast<handle &>(*this) =
+            handle(made(cz_in_backward_create, optims.data(), optims.count(), &options), true);
     }
     in_backward(in_backward &&) noexcept = default;
     in_backward &operator=(in_backward &&other) noexcept
@@ -1684,11 +1675,9 @@ class parts : public detail::handle<cz_parts, cz_parts_destroy>
   public:
     parts(group &over, cz_model *model, int count)
     {
-        cz_parts *made = nullptr;
         cz_parts_options options = fresh<cz_parts_options>();
         options.count = count;
-        check(cz_parts_create(&made, over, model, &options));
-        static_cast<handle &>(*this) = handle(made, true);
+        static_cast<handle &>(*this) = handle(made(cz_parts_create, over, model, &options), true);
     }
 
     /** The number of this rank's i-th part, -1 beyond its last; and all of them. */
@@ -1741,9 +1730,7 @@ class parts : public detail::handle<cz_parts, cz_parts_destroy>
     }
     cz_parts_info get_info() const
     {
-        cz_parts_info info = fresh<cz_parts_info>();
-        check(cz_parts_get_info(get(), &info));
-        return info;
+        return detail::filled<cz_parts_info>(cz_parts_get_info, get());
     }
 };
 
@@ -1761,15 +1748,11 @@ class bucket
 
     cz_bucket_info get_info() const
     {
-        cz_bucket_info info = fresh<cz_bucket_info>();
-        check(cz_bucket_get_info(object_, &info));
-        return info;
+        return detail::filled<cz_bucket_info>(cz_bucket_get_info, object_);
     }
     cz_bucket_param get_param(std::int64_t place) const
     {
-        cz_bucket_param param = fresh<cz_bucket_param>();
-        check(cz_bucket_get_param(object_, place, &param));
-        return param;
+        return detail::filled<cz_bucket_param>(cz_bucket_get_param, object_, place);
     }
     /** Its buffer, of this type. */
     template <class Type> span<Type> buffer() const
@@ -1821,10 +1804,8 @@ class ddp : public detail::handle<cz_ddp, cz_ddp_destroy>
 {
   public:
     ddp(group &over, cz_model *model, const cz_ddp_options &options = fresh<cz_ddp_options>())
+        : handle(made(cz_ddp_create, over, model, &options), true)
     {
-        cz_ddp *made = nullptr;
-        check(cz_ddp_create(&made, over, model, &options));
-        static_cast<handle &>(*this) = handle(made, true);
     }
 
     void set_weight(double weight) { check(cz_ddp_set_weight(get(), weight)); }
@@ -1834,12 +1815,7 @@ class ddp : public detail::handle<cz_ddp, cz_ddp_destroy>
     void finish() { end(cz_ddp_finish(get())); }
     void abandon() { end(cz_ddp_abandon(get())); }
     void set_passes(std::int64_t passes) { check(cz_ddp_set_passes(get(), passes)); }
-    cz_joinable joinable()
-    {
-        cz_joinable out = fresh<cz_joinable>();
-        check(cz_ddp_joinable(get(), &out));
-        return out;
-    }
+    cz_joinable joinable() { return detail::filled<cz_joinable>(cz_ddp_joinable, get()); }
     void step_in_backward(cz_in_backward *optims) { check(cz_ddp_step_in_backward(get(), optims)); }
 
     /** A hook: `run(czero::bucket &)`, of nothing or of a status. What it throws comes out of
@@ -1870,12 +1846,7 @@ class ddp : public detail::handle<cz_ddp, cz_ddp_destroy>
         check(cz_ddp_register_hook_by_name(get(), name.c_str(), state));
     }
 
-    cz_ddp_info get_info() const
-    {
-        cz_ddp_info info = fresh<cz_ddp_info>();
-        check(cz_ddp_get_info(get(), &info));
-        return info;
-    }
+    cz_ddp_info get_info() const { return detail::filled<cz_ddp_info>(cz_ddp_get_info, get()); }
     std::vector<std::int64_t> bucket_params(int bucket) const
     {
         return detail::listed("ddp bucket_params", [&](std::int64_t *params, std::int64_t room) {
@@ -1965,34 +1936,18 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     void check_replicas() { check(cz_zero_check_replicas(get())); }
     cz_step_result step(const cz_step_options &options)
     {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::check_step(cz_zero_step(get(), &options, &result));
-        return result;
+        return detail::step_of(cz_zero_step, get(), &options);
     }
     /** Also the result of a step that a pass has made (option overlap). */
-    cz_step_result step()
-    {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::check_step(cz_zero_step(get(), nullptr, &result));
-        return result;
-    }
+    cz_step_result step() { return detail::step_of(cz_zero_step, get(), nullptr); }
     /** With a closure, of nothing or of the loss. */
     template <class Closure, class = std::enable_if_t<std::is_invocable_v<Closure &>>>
     cz_step_result step(Closure &&closure,
                         const cz_step_options &options = fresh<cz_step_options>())
     {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::closure_of<std::remove_reference_t<Closure>> own{closure, {}};
-        const cz_step_options with = own.with(options);
-        detail::check_step(cz_zero_step(get(), &with, &result), &own.exceptions);
-        return result;
+        return detail::step_of(cz_zero_step, get(), &options, closure);
     }
-    cz_joinable joinable()
-    {
-        cz_joinable out = fresh<cz_joinable>();
-        check(cz_zero_joinable(get(), &out));
-        return out;
-    }
+    cz_joinable joinable() { return detail::filled<cz_joinable>(cz_zero_joinable, get()); }
     void set_step_options(const cz_step_options &options)
     {
         check(cz_zero_set_step_options(get(), &options));
@@ -2013,17 +1968,9 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     czero::shard_map shard_map() const { return czero::shard_map(cz_zero_shard_map(get())); }
     /** Borrowed: for hyper-parameters and schedulers. */
     optim local_optim() const { return {cz_zero_local_optim(get()), get_info().model}; }
-    cz_zero_info get_info() const
-    {
-        cz_zero_info info = fresh<cz_zero_info>();
-        check(cz_zero_get_info(get(), &info));
-        return info;
-    }
+    cz_zero_info get_info() const { return detail::filled<cz_zero_info>(cz_zero_get_info, get()); }
     void consolidate_state_dict(int to = 0) { check(cz_zero_consolidate_state_dict(get(), to)); }
-    czero::state_dict state_dict()
-    {
-        return detail::dict_of([&](cz_state_dict **out) { return cz_zero_state_dict(get(), out); });
-    }
+    czero::state_dict state_dict() { return detail::dict_of(cz_zero_state_dict, get()); }
     void load_state_dict(const cz_state_dict *dict)
     {
         detail::check_rule(cz_zero_load_state_dict(get(), dict));
@@ -2037,9 +1984,7 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     void check_fingerprint() { check(cz_zero_check_fingerprint(get())); }
     cz_trace_totals trace(cz_trace_point point) const
     {
-        cz_trace_totals totals = fresh<cz_trace_totals>();
-        check(cz_zero_trace(get(), point, &totals));
-        return totals;
+        return detail::filled<cz_trace_totals>(cz_zero_trace, get(), point);
     }
 
   private:
@@ -2053,22 +1998,14 @@ class powersgd : public detail::handle<cz_powersgd, cz_powersgd_destroy>
   public:
     explicit powersgd(const cz_model *model,
                       const cz_powersgd_options &options = fresh<cz_powersgd_options>())
+        : handle(made(cz_powersgd_create, model, &options), true)
     {
-        cz_powersgd *made = nullptr;
-        check(cz_powersgd_create(&made, model, &options));
-        static_cast<handle &>(*this) = handle(made, true);
     }
     cz_powersgd_stats get_stats() const
     {
-        cz_powersgd_stats stats = fresh<cz_powersgd_stats>();
-        check(cz_powersgd_get_stats(get(), &stats));
-        return stats;
+        return detail::filled<cz_powersgd_stats>(cz_powersgd_get_stats, get());
     }
-    czero::state_dict state_dict() const
-    {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_powersgd_state_dict(get(), out); });
-    }
+    czero::state_dict state_dict() const { return detail::dict_of(cz_powersgd_state_dict, get()); }
     void load_state_dict(const cz_state_dict *dict)
     {
         check(cz_powersgd_load_state_dict(get(), dict));
@@ -2080,10 +2017,8 @@ class post_local_sgd : public detail::handle<cz_post_local_sgd, cz_post_local_sg
   public:
     explicit post_local_sgd(
         group &over, const cz_post_local_sgd_options &options = fresh<cz_post_local_sgd_options>())
+        : handle(made(cz_post_local_sgd_create, over, &options), true)
     {
-        cz_post_local_sgd *made = nullptr;
-        check(cz_post_local_sgd_create(&made, over, &options));
-        static_cast<handle &>(*this) = handle(made, true);
     }
     std::int64_t iter() const noexcept { return cz_post_local_sgd_iter(get()); }
     void set_iter(std::int64_t iter) { check(cz_post_local_sgd_set_iter(get(), iter)); }
@@ -2093,16 +2028,12 @@ class hook_recorder : public detail::handle<cz_hook_recorder, cz_hook_recorder_d
 {
   public:
     hook_recorder(const cz_hook &inner, const cz_ddp *over)
+        : handle(made(cz_hook_recorder_create, &inner, over), true)
     {
-        cz_hook_recorder *made = nullptr;
-        check(cz_hook_recorder_create(&made, &inner, over));
-        static_cast<handle &>(*this) = handle(made, true);
     }
     cz_hook_record record(int bucket) const
     {
-        cz_hook_record record = fresh<cz_hook_record>();
-        check(cz_hook_recorder_get(get(), bucket, &record));
-        return record;
+        return detail::filled<cz_hook_record>(cz_hook_recorder_get, get(), bucket);
     }
 };
 
@@ -2147,9 +2078,7 @@ class join
     void end() { check(cz_join_end(&object_, CZ_OK)); }
     cz_join_info get_info() const
     {
-        cz_join_info info = fresh<cz_join_info>();
-        check(cz_join_get_info(object_, &info));
-        return info;
+        return detail::filled<cz_join_info>(cz_join_get_info, object_);
     }
 
     /** Begin, `body(czero::join &)`, end. What the body throws comes out here, and ends it on all
@@ -2225,63 +2154,49 @@ class sched : public detail::handle<cz_sched, cz_sched_destroy>
     static sched create_step(cz_optim *optim, std::int64_t step_size, double gamma,
                              const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_step(out, optim, step_size, gamma, &options);
-        });
+        return {made(cz_sched_create_step, optim, step_size, gamma, &options), {}};
     }
     static sched create_multi_step(cz_optim *optim, span<const std::int64_t> milestones,
                                    double gamma,
                                    const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_multi_step(out, optim, milestones.data(), milestones.count(),
-                                              gamma, &options);
-        });
+        return {made(cz_sched_create_multi_step, optim, milestones.data(), milestones.count(),
+                     gamma, &options),
+                {}};
     }
     static sched create_exponential(cz_optim *optim, double gamma,
                                     const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_exponential(out, optim, gamma, &options);
-        });
+        return {made(cz_sched_create_exponential, optim, gamma, &options), {}};
     }
     static sched create_constant(cz_optim *optim, double factor, std::int64_t total_iters,
                                  const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_constant(out, optim, factor, total_iters, &options);
-        });
+        return {made(cz_sched_create_constant, optim, factor, total_iters, &options), {}};
     }
     static sched create_linear(cz_optim *optim, double start_factor, double end_factor,
                                std::int64_t total_iters,
                                const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_linear(out, optim, start_factor, end_factor, total_iters,
-                                          &options);
-        });
+        return {
+            made(cz_sched_create_linear, optim, start_factor, end_factor, total_iters, &options),
+            {}};
     }
     static sched create_polynomial(cz_optim *optim, std::int64_t total_iters, double power,
                                    const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_polynomial(out, optim, total_iters, power, &options);
-        });
+        return {made(cz_sched_create_polynomial, optim, total_iters, power, &options), {}};
     }
     static sched create_cosine(cz_optim *optim, std::int64_t t_max, double eta_min = 0,
                                const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_cosine(out, optim, t_max, eta_min, &options);
-        });
+        return {made(cz_sched_create_cosine, optim, t_max, eta_min, &options), {}};
     }
     static sched create_warm_restarts(cz_optim *optim, std::int64_t t_0, std::int64_t t_mult = 1,
                                       double eta_min = 0,
                                       const cz_sched_options &options = fresh<cz_sched_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_warm_restarts(out, optim, t_0, t_mult, eta_min, &options);
-        });
+        return {made(cz_sched_create_warm_restarts, optim, t_0, t_mult, eta_min, &options), {}};
     }
     static sched create_lambda(cz_optim *optim, function factor,
                                const cz_sched_options &options = fresh<cz_sched_options>())
@@ -2301,22 +2216,18 @@ class sched : public detail::handle<cz_sched, cz_sched_destroy>
         cz_optim *optim, double max_lr, std::int64_t total_steps,
         const cz_sched_one_cycle_options &options = fresh<cz_sched_one_cycle_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_one_cycle(out, optim, max_lr, total_steps, &options);
-        });
+        return {made(cz_sched_create_one_cycle, optim, max_lr, total_steps, &options), {}};
     }
     static sched create_cyclic(
         cz_optim *optim, double base_lr, double max_lr,
         const cz_sched_cyclic_options &options = fresh<cz_sched_cyclic_options>())
     {
-        return made([&](cz_sched **out) {
-            return cz_sched_create_cyclic(out, optim, base_lr, max_lr, &options);
-        });
+        return {made(cz_sched_create_cyclic, optim, base_lr, max_lr, &options), {}};
     }
     static sched create_plateau(cz_optim *optim, const cz_sched_plateau_options &options =
                                                      fresh<cz_sched_plateau_options>())
     {
-        return made([&](cz_sched **out) { return cz_sched_create_plateau(out, optim, &options); });
+        return {made(cz_sched_create_plateau, optim, &options), {}};
     }
     /** The members are the new one's; if it fails they are the caller's still. */
     static sched create_sequential(span<sched> members, span<const std::int64_t> milestones)
@@ -2351,11 +2262,7 @@ class sched : public detail::handle<cz_sched, cz_sched_destroy>
     {
         return cz_sched_last_lr(get(), param_group);
     }
-    czero::state_dict state_dict() const
-    {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_sched_state_dict(get(), out); });
-    }
+    czero::state_dict state_dict() const { return detail::dict_of(cz_sched_state_dict, get()); }
     void load_state_dict(const cz_state_dict *dict) { end(cz_sched_load_state_dict(get(), dict)); }
 
   private:
@@ -2375,12 +2282,6 @@ class sched : public detail::handle<cz_sched, cz_sched_destroy>
         double factor = std::numeric_limits<double>::quiet_NaN(); /* which the rule refuses */
         (void)mine->thrown.run([&] { factor = mine->factor(epoch, param_group); });
         return factor;
-    }
-    template <class Call> static sched made(Call &&call)
-    {
-        cz_sched *object = nullptr;
-        check(call(&object));
-        return {object, {}};
     }
     template <class Call> static sched with(function factor, Call &&call)
     {
@@ -2427,18 +2328,15 @@ class averager : public detail::handle<cz_averager, cz_averager_destroy>
         group &over, cz_model *model, std::int64_t period,
         const cz_averager_options &options = fresh<cz_averager_options>())
     {
-        cz_averager *made = nullptr;
-        check(cz_averager_create_periodic(&made, over, model, period, &options));
-        return {made, true};
+        return {made(cz_averager_create_periodic, over, model, period, &options), true};
     }
     static averager create_hierarchical(
         group &over, cz_model *model, span<const cz_averager_level> levels,
         const cz_averager_options &options = fresh<cz_averager_options>())
     {
-        cz_averager *made = nullptr;
-        check(cz_averager_create_hierarchical(&made, over, model, levels.data(), levels.count(),
-                                              &options));
-        return {made, true};
+        return {made(cz_averager_create_hierarchical, over, model, levels.data(), levels.count(),
+                     &options),
+                true};
     }
     /** How many ranks were averaged; 0: none. */
     int average()
@@ -2447,11 +2345,7 @@ class averager : public detail::handle<cz_averager, cz_averager_destroy>
         check(cz_averager_average(get(), &ranks));
         return ranks;
     }
-    czero::state_dict state_dict() const
-    {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_averager_state_dict(get(), out); });
-    }
+    czero::state_dict state_dict() const { return detail::dict_of(cz_averager_state_dict, get()); }
     void load_state_dict(const cz_state_dict *dict)
     {
         check(cz_averager_load_state_dict(get(), dict));
@@ -2463,31 +2357,22 @@ class post_local_optim : public detail::handle<cz_post_local_optim, cz_post_loca
 {
   public:
     post_local_optim(cz_optim *optim, cz_averager *averager)
+        : handle(made(cz_post_local_optim_create, optim, averager), true)
     {
-        cz_post_local_optim *made = nullptr;
-        check(cz_post_local_optim_create(&made, optim, averager));
-        static_cast<handle &>(*this) = handle(made, true);
     }
     cz_step_result step(const cz_step_options &options = fresh<cz_step_options>())
     {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::check_step(cz_post_local_optim_step(get(), &options, &result));
-        return result;
+        return detail::step_of(cz_post_local_optim_step, get(), &options);
     }
     template <class Closure, class = std::enable_if_t<std::is_invocable_v<Closure &>>>
     cz_step_result step(Closure &&closure,
                         const cz_step_options &options = fresh<cz_step_options>())
     {
-        cz_step_result result = fresh<cz_step_result>();
-        detail::closure_of<std::remove_reference_t<Closure>> own{closure, {}};
-        const cz_step_options with = own.with(options);
-        detail::check_step(cz_post_local_optim_step(get(), &with, &result), &own.exceptions);
-        return result;
+        return detail::step_of(cz_post_local_optim_step, get(), &options, closure);
     }
     czero::state_dict state_dict() const
     {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_post_local_optim_state_dict(get(), out); });
+        return detail::dict_of(cz_post_local_optim_state_dict, get());
     }
     void load_state_dict(const cz_state_dict *dict, bool begin = false)
     {
@@ -2511,10 +2396,8 @@ class checkpoint : public detail::handle<cz_checkpoint, cz_checkpoint_destroy>
 {
   public:
     checkpoint(group &over, const std::string &folder, const cz_checkpoint_options &options)
+        : handle(made(cz_checkpoint_create, over, folder.c_str(), &options), true)
     {
-        cz_checkpoint *made = nullptr;
-        check(cz_checkpoint_create(&made, over, folder.c_str(), &options));
-        static_cast<handle &>(*this) = handle(made, true);
     }
     /** Of a sharded optimizer and its model. */
     checkpoint(group &over, const std::string &folder, cz_zero *zero)
@@ -2558,11 +2441,7 @@ class checkpoint : public detail::handle<cz_checkpoint, cz_checkpoint_destroy>
         return owned(result);
     }
     const char *notes() const noexcept { return cz_checkpoint_notes(get()); }
-    state_dict fetch_own(int rank)
-    {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_checkpoint_fetch_own(get(), rank, out); });
-    }
+    state_dict fetch_own(int rank) { return detail::dict_of(cz_checkpoint_fetch_own, get(), rank); }
 
   private:
     static cz_checkpoint_options with(cz_zero *zero)
@@ -2597,23 +2476,17 @@ class archive : public detail::handle<cz_archive, cz_archive_destroy>
 {
   public:
     explicit archive(const std::string &path, std::int64_t step = CZ_NEWEST)
+        : handle(made(cz_archive_open, path.c_str(), step), true)
     {
-        cz_archive *made = nullptr;
-        check(cz_archive_open(&made, path.c_str(), step));
-        static_cast<handle &>(*this) = handle(made, true);
     }
 
     cz_archive_info get_info() const
     {
-        cz_archive_info info = fresh<cz_archive_info>();
-        check(cz_archive_get_info(get(), &info));
-        return info;
+        return detail::filled<cz_archive_info>(cz_archive_get_info, get());
     }
     cz_archive_tensor get_tensor(std::int64_t place) const
     {
-        cz_archive_tensor tensor = fresh<cz_archive_tensor>();
-        check(cz_archive_get_tensor(get(), place, &tensor));
-        return tensor;
+        return detail::filled<cz_archive_tensor>(cz_archive_get_tensor, get(), place);
     }
     std::int64_t find(const std::string &name) const
     {
@@ -2649,8 +2522,7 @@ class archive : public detail::handle<cz_archive, cz_archive_destroy>
     }
     state_dict read_dict(int rank = CZ_ALL_RANKS)
     {
-        return detail::dict_of(
-            [&](cz_state_dict **out) { return cz_archive_read_dict(get(), rank, out); });
+        return detail::dict_of(cz_archive_read_dict, get(), rank);
     }
     const char *note(std::int64_t number, const char **key) const
     {
@@ -2659,9 +2531,7 @@ class archive : public detail::handle<cz_archive, cz_archive_destroy>
     const char *file(std::int64_t number) { return cz_archive_file(get(), number); }
     cz_verify_result verify(const cz_verify_options &options = fresh<cz_verify_options>())
     {
-        cz_verify_result result = fresh<cz_verify_result>();
-        check(cz_archive_verify(get(), &options, &result));
-        return result;
+        return detail::filled<cz_verify_result>(cz_archive_verify, get(), &options);
     }
     /** `problem(const char *sentence)` is told of each; the number of them is in the result. */
     template <class Problem, class = std::enable_if_t<std::is_invocable_v<Problem &, const char *>>>
@@ -2730,18 +2600,11 @@ class shapes : public detail::handle<cz_shapes, cz_shapes_destroy>
     }
     cz_shapes_totals get_totals(cz_shape_kind kind) const
     {
-        cz_shapes_totals totals = fresh<cz_shapes_totals>();
-        check(cz_shapes_get_totals(get(), kind, &totals));
-        return totals;
+        return detail::filled<cz_shapes_totals>(cz_shapes_get_totals, get(), kind);
     }
 
   private:
-    template <class Call> explicit shapes(Call &&call)
-    {
-        cz_shapes *made = nullptr;
-        check(call(&made));
-        static_cast<handle &>(*this) = handle(made, true);
-    }
+    template <class Call> explicit shapes(Call &&call) : handle(made(call), true) {}
 };
 
 class plan : public detail::handle<cz_plan, cz_plan_destroy>
@@ -2749,16 +2612,12 @@ class plan : public detail::handle<cz_plan, cz_plan_destroy>
   public:
     explicit plan(const cz_shapes *shapes,
                   const cz_plan_options &options = fresh<cz_plan_options>())
+        : handle(made(cz_plan_create, shapes, &options), true)
     {
-        cz_plan *made = nullptr;
-        check(cz_plan_create(&made, shapes, &options));
-        static_cast<handle &>(*this) = handle(made, true);
     }
     cz_plan_memory rank(int rank) const
     {
-        cz_plan_memory memory = fresh<cz_plan_memory>();
-        check(cz_plan_rank(get(), rank, &memory));
-        return memory;
+        return detail::filled<cz_plan_memory>(cz_plan_rank, get(), rank);
     }
     struct over_ranks {
         cz_plan_memory least, most, mean, sum;
@@ -2770,12 +2629,7 @@ class plan : public detail::handle<cz_plan, cz_plan_destroy>
         check(cz_plan_ranks(get(), &all.least, &all.most, &all.mean, &all.sum));
         return all;
     }
-    cz_plan_info get_info() const
-    {
-        cz_plan_info info = fresh<cz_plan_info>();
-        check(cz_plan_get_info(get(), &info));
-        return info;
-    }
+    cz_plan_info get_info() const { return detail::filled<cz_plan_info>(cz_plan_get_info, get()); }
 };
 
 /** Deals out the samples of a data set to ranks. */
@@ -2783,10 +2637,8 @@ class sampler : public detail::handle<cz_sampler, cz_sampler_destroy>
 {
   public:
     explicit sampler(const cz_sampler_options &options)
+        : handle(made(cz_sampler_create, &options), true)
     {
-        cz_sampler *made = nullptr;
-        check(cz_sampler_create(&made, &options));
-        static_cast<handle &>(*this) = handle(made, true);
         samples_.resize(static_cast<std::size_t>(get_info().local_batch));
     }
     /** This rank's samples of the next batch, or part; valid until the next call. */
@@ -2798,9 +2650,7 @@ class sampler : public detail::handle<cz_sampler, cz_sampler_destroy>
     }
     cz_sampler_info get_info() const
     {
-        cz_sampler_info info = fresh<cz_sampler_info>();
-        check(cz_sampler_get_info(get(), &info));
-        return info;
+        return detail::filled<cz_sampler_info>(cz_sampler_get_info, get());
     }
     void set_position(std::int64_t position) { check(cz_sampler_set_position(get(), position)); }
 
