@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # tests/install/mpi.sh CMAKE BUILD MPIRUN: a project in C, in C++ or in Fortran alone finds czero::mpi, and so does a
-# Makefile by pkg-config; what they build runs on two processes.
+# Makefile by pkg-config, which knows no MPI; what they build runs on two processes.
 set -eu
 cmake=$1 build=$2 mpirun=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -28,7 +28,7 @@ for pair in C:cc CXX:c++ Fortran:gfortran; do
 done
 
 pc=$(find "$work/prefix" -name czero-mpi.pc)
-export PKG_CONFIG_PATH="${pc%/*}" LD_LIBRARY_PATH="${pc%/pkgconfig/*}"
+export PKG_CONFIG_PATH="" PKG_CONFIG_LIBDIR="${pc%/*}" LD_LIBRARY_PATH="${pc%/pkgconfig/*}"
 # shellcheck disable=SC2046
 if cc "$here/mpi/main.c" -o "$work/by_c" $(pkg-config --cflags --libs czero-mpi) &&
     c++ -std=c++17 "$here/mpi/main.cpp" -o "$work/by_cpp" $(pkg-config --cflags --libs czero-mpi); then
