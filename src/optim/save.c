@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An optimizer as a state dictionary: the rule's name, the state by parameter name, the parameter
- * groups. docs/ARCHITECTURE.md has the layout. */
+ * groups. The layout is at cz_optim_state_dict(). */
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
