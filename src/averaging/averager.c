@@ -329,7 +329,6 @@ cz_status cz_averager_load_state_dict(cz_averager *averager, const cz_state_dict
 }
 
 /* ---- beside an optimizer ---- */
-
 /* Post-local SGD: steps on a rank's own gradients, and averaging. @see Lin et al.,
  * arXiv:1808.07217. */
 

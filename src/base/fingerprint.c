@@ -9,7 +9,6 @@
 #include "czero/base.h"
 
 /* ---- without a key ---- */
-
 /* FNV-1a with 64 bits (Fowler, Noll, Vo); over many bytes, four at once of words, as they wait for
  * each other less. */
 
@@ -81,7 +80,6 @@ void cz_fingerprint_chain(uint64_t chain[2], int64_t step, const uint64_t finger
 }
 
 /* ---- with a key ---- */
-
 /* SipHash-2-4: Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012. */
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;

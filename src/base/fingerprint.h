@@ -15,7 +15,6 @@ uint64_t cz__fingerprint(uint64_t before, const void *bytes, size_t count);
 uint64_t cz__fingerprint_elements(uint64_t before, const void *bytes, size_t count);
 
 /* ---- with a key ---- */
-
 /* A hash of texts that come from outside, for tables in memory: whoever chooses the texts cannot
  * choose where they go, because the key is drawn when the process begins. Not for what ranks or
  * files compare: that is cz__fingerprint(). */

@@ -21,7 +21,6 @@
 #include "base/thread.h"
 
 /* ---- cores ---- */
-
 /* The cores of a rank: what affinity and control groups allow, divided by the ranks that share
  * it. */
 
@@ -168,7 +167,6 @@ int cz__kernel_thread_count(int option, bool *is_wish)
 }
 
 /* ---- threads ---- */
-
 /* Threads for kernels. A job is a number that grows: a thread that has seen the last one sleeps.
  * Both sides look for some microseconds before they sleep, for the passes of a step follow each
  * other. To wake takes long, and a core may be busy with something else: the caller does what

@@ -39,7 +39,6 @@ void cz__cores_add_ranks(int ranks);
 int cz__kernel_thread_count(int option, bool *is_wish);
 
 /* ---- threads ---- */
-
 /* A few threads that run kernels together with the thread that asks them to, and sleep in
  * between. */
 

@@ -11,8 +11,7 @@
 #include "base/memory.h"
 #include "base/open.h"
 
-/* Descriptors: the numbers of standard input, output and error are kept from them. */
-
+/* The numbers of standard input, output and error are kept from descriptors. */
 #define FIRST (STDERR_FILENO + 1)
 
 /* ---- the low numbers ---- */

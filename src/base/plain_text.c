@@ -17,7 +17,6 @@ bool cz__ends_with(const char *text, const char *end)
 }
 
 /* ---- numbers ---- */
-
 /* Numbers as text, in the C locale and our own floating-point environment. */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

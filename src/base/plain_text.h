@@ -14,7 +14,6 @@
 bool cz__ends_with(const char *text, const char *end);
 
 /* ---- numbers ---- */
-
 /* Numbers as text, the same whatever locale, rounding direction and traps the program has: "0.5" is
  * one half, and a double written with 17 digits is read back as it was. Whoever prints or reads a
  * number with a fraction, by a function of the C library or of jansson, does it in such a block. */
@@ -45,7 +44,6 @@ void cz__real_text(char text[CZ__REAL_TEXT_BYTES], double value);
 double cz__read_real(const char *text, char **end);
 
 /* ---- texts for people ---- */
-
 /* Texts that may come from anywhere, for people: UTF-8, and nothing that a terminal obeys. */
 
 /* Is that UTF-8: nothing longer than need be, no surrogates, nothing above U+10FFFF? */

@@ -11,7 +11,6 @@
 #include "czero/random.h"
 
 /* ---- numbers ---- */
-
 /* Random numbers as a pure function of (seed, stream, counter): Philox 4x32, 10 rounds.
  * Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11. */
 
@@ -69,7 +68,6 @@ float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 }
 
 /* ---- samples ---- */
-
 /* Deals out samples: every epoch is a keyed permutation, computed element by element.
  *
  * A Feistel network permutes the numbers of an even count of bits; walking its cycle until the

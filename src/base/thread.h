@@ -38,7 +38,6 @@ static inline int cz__cancel_disable(void)
 
 /* A lock that is held for some nanoseconds at a time: whoever finds it taken looks a few times
  * before it sleeps. */
-
 static inline void cz__lock_create(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attributes;

@@ -68,7 +68,6 @@ cz_status cz__generation_remove(const char *folder, int64_t number, int64_t step
 cz_status cz__generation_remove_in(int folder, const char *path, int64_t number, int64_t step);
 
 /* ---- survey.c ---- */
-
 /* The generations of a folder as one process without ranks sees them, and the one of them that it
  * wants. */
 

@@ -112,7 +112,6 @@ typedef cz_status (*cz__piece_visitor)(const cz__piece *piece, void *context);
 cz_status cz__index_visit(const cz__index *index, int rank, cz__piece_visitor visit, void *context);
 
 /* The name that a piece has. */
-
 cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored, const char *slot,
                          int64_t begin, int64_t end);
 

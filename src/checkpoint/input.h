@@ -113,7 +113,6 @@ cz_status cz__input_common(cz__input *input, cz_state_dict **out);
 cz_status cz__input_own(cz__input *input, int rank, cz_state_dict **out);
 
 /* ---- input_file.c ---- */
-
 /* One file of a generation: opened and checked against what is said of it, compared with its
  * checksums. */
 

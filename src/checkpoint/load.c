@@ -178,7 +178,6 @@ cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *o
 }
 
 /* ---- what ranks had saved for themselves ---- */
-
 /* What ranks had saved for themselves, read by others: from this rank's folder, or from whoever
  * sees it. */
 

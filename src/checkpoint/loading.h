@@ -15,7 +15,6 @@
 #include "optim/optim.h"
 
 /* ---- compare.c ---- */
-
 /* What is in a checkpoint against what is here. */
 
 typedef struct cz__comparison {
@@ -39,7 +38,6 @@ cz_status cz__adapt_outline(cz_state_dict **out, const cz_optim *optim, const cz
                             cz__text *notes);
 
 /* ---- placement.c ---- */
-
 /* Which rank can see which files of a generation: all of them in one folder, as a rule, or each
  * machine those of its own. What a rank needs and cannot see comes from one that can (placement.c,
  * windows.c). */
@@ -140,7 +138,6 @@ cz_status cz__windows_reach(cz__loading *loading);
 cz_status cz__windows_move(cz__windows *windows, cz__loading *loading);
 
 /* ---- placement.c: dictionaries ---- */
-
 /* Those whose files some ranks cannot see, by ranks that can send them. */
 
 /* The common one, and each rank's own. Collective; all ranks get the same. 2 MiB at most beside the

@@ -23,7 +23,6 @@
 #include "io/stream.h"
 
 /* ---- tensors ---- */
-
 /* The tensors of a file to be written: its header, and where the elements come from, which is
  * memory or other files. */
 

@@ -190,7 +190,6 @@ cz_status cz__placement_parts(cz__placement *p, cz_group *group, const cz__input
 }
 
 /* ---- dictionaries to those that do not see them ---- */
-
 /* A dictionary's file from the rank that sees it to one that does not, or to all: first its head,
  * which is read there as if the file had been opened, then the tensors' elements in blocks. */
 

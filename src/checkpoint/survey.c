@@ -345,11 +345,7 @@ void cz__survey_end(cz__survey **survey)
     *survey = NULL;
 }
 
-/* ---- as one process without ranks sees them ---- */
-
-/* Looking for a generation without ranks. */
-
-/* ---- all of them ---- */
+/* ---- as one process without ranks sees them: all ---- */
 
 static cz_status visit_page(const char *folder, const cz__generation *list, int count,
                             cz__generation_visitor visit, void *context)

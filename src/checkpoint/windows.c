@@ -10,7 +10,6 @@
 #include "tensor/model.h"
 
 /* ---- from the files ---- */
-
 /* Elements to where they belong here: from the files, or from memory in the type of the file. */
 
 enum { BLOCK = 64 * 1024, IN_BLOCK = BLOCK / 8 /* elements of any type */ };

@@ -122,7 +122,6 @@ cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param)
 }
 
 /* ---- unsharded optimizers ---- */
-
 /* Unsharded optimizers inside passes: every rank has the mean of a bucket, and updates its
  * parameters while the program fills the next one. */
 

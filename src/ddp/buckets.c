@@ -11,8 +11,9 @@
 #include "ddp/object.h"
 #include "shard/shard.h"
 
-/* Which parameters share a bucket. A parameter is put into the open bucket of its type; when that
- * has reached its limit it is closed, so a bucket is always a little too large and never empty. */
+/* ---- which parameters share a bucket ---- */
+/* A parameter is put into the open bucket of its type. When that has reached its limit it is
+ * closed: it is always a little too large, and never empty. */
 
 #define TYPES 8 /* of floating and integer elements; cz_dtype counts from 1 */
 

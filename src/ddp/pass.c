@@ -383,7 +383,6 @@ cz_status cz_ddp_abandon(cz_ddp *ddp)
 }
 
 /* ---- uneven inputs ---- */
-
 /* Passes with uneven inputs: a rank that has joined starts every bucket with gradients that count
  * as zero, and gets the mean as the others do, so that an optimizer that shares its pass is
  * right. */

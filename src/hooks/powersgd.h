@@ -10,7 +10,6 @@
 #include "czero/powersgd.h"
 
 /* ---- mersenne.c ---- */
-
 /* The Mersenne Twister MT19937, and what PyTorch draws with it.
  * Matsumoto and Nishimura, ACM Trans. Model. Comput. Simul. 8 (1998). */
 
@@ -30,7 +29,6 @@ uint32_t cz__mersenne_below_1e9(cz__mersenne *m);
 void cz__mersenne_normals(cz__mersenne *m, int64_t count, float *out);
 
 /* ---- low_rank.c ---- */
-
 /* Matrices as products of thin ones, for f32 and f64 (`dtype`). M is row-major; a thin matrix of r
  * columns has one column after the other. */
 

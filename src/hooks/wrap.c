@@ -59,7 +59,6 @@ cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket)
 }
 
 /* ---- 16 bits ---- */
-
 /* Gradients travel in 16 bits: the bucket becomes one of that type, any hook works on it, and its
  * result is widened when it is written back. */
 
@@ -112,7 +111,6 @@ cz_status cz__hook_make_bf16(cz_hook *hook, const cz_model *model, void *state)
 }
 
 /* ---- a recorder ---- */
-
 /* A hook around another one that notes what passes: how much, how long, how large. */
 
 struct cz_hook_recorder {

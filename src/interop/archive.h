@@ -7,7 +7,6 @@
 #include "czero/archive.h"
 
 /* ---- archive.c ---- */
-
 /* An archive for those who read its input themselves: a conversion takes elements from it, a plan
  * shapes. */
 
@@ -20,7 +19,6 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
 cz__input *cz__archive_input(cz_archive *archive);
 
 /* ---- coverage.c ---- */
-
 /* Is every element there exactly once? By the names of tensors in the parts, not by the map that
  * they were cut with. */
 

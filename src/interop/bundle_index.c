@@ -323,7 +323,6 @@ cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__in
 }
 
 /* ---- imports ---- */
-
 /* Importing consolidated files: all ranks open them, and agree that they are the same and good; the
  * rest is a load. */
 

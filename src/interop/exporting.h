@@ -11,7 +11,6 @@
 #include "io/safetensors.h"
 
 /* ---- layout.c ---- */
-
 /* Consolidated files before they are written: which there are, and where in them everything is. It
  * follows from the index alone, so it is the same on all ranks, and whatever their number. */
 

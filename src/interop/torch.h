@@ -70,7 +70,6 @@ cz_status cz__torch_number(const cz__torch *torch, const cz__pickle_value *value
 cz_status cz__torch_verify(const cz__torch *torch, int rank, int world_size);
 
 /* ---- torch_rules.c ---- */
-
 /* What torch's optimizers call what the rules here have. */
 
 enum { CZ__TORCH_HYPERS = 10, CZ__TORCH_ABSENT = 2 };
@@ -104,7 +103,6 @@ bool cz__torch_hyper_is_ignored(const char *key);
 bool cz__torch_hyper_is_known(const char *key);
 
 /* ---- contents ---- */
-
 /* What a file of torch holds, in the words of a checkpoint: a model, an optimizer's state, what
  * czero has added. */
 
@@ -155,7 +153,6 @@ cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *
 cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value *optimizer);
 
 /* ---- an optimizer ---- */
-
 /* Reading an optimizer's state dictionary of torch: what its two parts share. */
 
 /* A parameter as the optimizer counts it. */

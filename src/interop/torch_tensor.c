@@ -386,7 +386,6 @@ cz_status cz__torch_number(const cz__torch *t, const cz__pickle_value *value, co
 }
 
 /* ---- contents ---- */
-
 /* What was read of a file of torch: tensors, notes, and how much may still be taken of it. */
 
 cz_status cz__torch_refuse(const cz__torch_contents *c, const char *format, ...)

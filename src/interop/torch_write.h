@@ -24,7 +24,6 @@ bool cz__torch_is_name(const char *path);
 cz_status cz__torch_write(const char *path, const cz__torch_export *what);
 
 /* ---- for the files that write ---- */
-
 /* A file for torch that is being written: what its parts share. */
 
 /* A storage that will be written. */

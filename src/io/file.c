@@ -19,8 +19,6 @@
 #include "io/stream.h"
 #include "io/text.h"
 
-/* What a file may cost. */
-
 /* What every file may cost: CZERO_FILE_LIMIT in MiB, or "none". A word that is neither changes
  * nothing, and is said. */
 static uint64_t free_bytes(void)

@@ -16,7 +16,6 @@
 #include "io/folder.h"
 
 /* ---- a look ---- */
-
 /* Looking at a path without opening what is there. */
 
 static cz_status unseen(const char *path, const char *name, int error)
@@ -132,7 +131,6 @@ void cz__unfinished_list(cz__text *list, const char *path)
 }
 
 /* ---- one writer ---- */
-
 /* One save at a time. The lock is on a file that is there for the time of a save and that nobody
  * but its owner can open, so that who may only read a folder holds up nothing; each user has one. A
  * file that was left behind has no lock on it. */

@@ -6,8 +6,8 @@
 #include "czero/base.h"
 #include "io/text.h"
 
-/* What is at a path that somebody gives: a file, a folder of generations, one of these, a model of
- * several files. */
+/* ---- what is at a path ---- */
+/* A file, a folder of generations, one of these, a model of several files. */
 
 /* The names by which a folder is taken for a model, as Hugging Face's tools have them: of one file,
  * of several. */
@@ -52,7 +52,6 @@ bool cz__unfinished_is(const char *name);
 void cz__unfinished_list(cz__text *list, const char *path);
 
 /* ---- one writer ---- */
-
 /* One writer at a time in a folder. */
 
 struct stat;

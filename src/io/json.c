@@ -11,7 +11,6 @@
 #include "io/stream.h"
 
 /* ---- a scan ---- */
-
 /* JSON looked at before it is read: a pass over its bytes, which knows texts, brackets and nothing
  * more. */
 
@@ -153,7 +152,6 @@ cz__json_step cz__json_next(cz__json_scan *scan, cz__json_member *member, const 
 }
 
 /* ---- a seal ---- */
-
 /* JSON files that end with a checksum of themselves, and what is read from them. */
 
 #define BEFORE ",\"checksum\":\""

@@ -10,7 +10,6 @@
 #include "io/text.h"
 
 /* ---- json.c: a scan ---- */
-
 /* JSON looked at before it is read: where the members of an object are, and what a tree of it would
  * cost. Whether it is JSON at all is left to jansson; what is found here is where to look, and how
  * much it is. */
@@ -39,7 +38,6 @@ typedef enum cz__json_step { CZ__JSON_MEMBER, CZ__JSON_END, CZ__JSON_WRONG } cz_
 cz__json_step cz__json_next(cz__json_scan *scan, cz__json_member *member, const char **why);
 
 /* ---- json.c: a seal ---- */
-
 /* JSON files that end with a checksum of themselves: {…,"checksum":"32 hexadecimal digits"} and a
  * newline, where the checksum is that of all bytes before `,"checksum"`. */
 
@@ -67,7 +65,6 @@ cz_status cz__json_integers(const json_t *object, const char *path, const char *
 json_t *cz__json_from_integers(const int64_t *numbers, int64_t count); /* NULL: out of memory */
 
 /* ---- dict_json.c ---- */
-
 /* State dictionaries as JSON. Tensors are kept elsewhere: the JSON has their names there.
  *
  *  | value         | JSON                                                                        |

@@ -190,7 +190,6 @@ bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list)
 }
 
 /* ---- pickles that are written ---- */
-
 /* Pickles that are written: protocol 2, in the few opcodes that torch's restricted reader takes. */
 
 /* Little-endian, whatever the machine. */

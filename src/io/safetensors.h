@@ -71,7 +71,7 @@ struct json_t *cz__safetensors_all_metadata(const cz__safetensors *header);
 uint64_t cz__safetensors_data_begin(const cz__safetensors *header);
 uint64_t cz__safetensors_data_bytes(const cz__safetensors *header);
 
-/* What a header is made of, for the files that write and read it. */
+/* ---- for the files that write and read headers ---- */
 
 #define CZ__SAFETENSORS_METADATA "__metadata__"
 #define CZ__SAFETENSORS_HEADER_MAX 100000000 /* what the format allows */

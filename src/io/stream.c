@@ -15,7 +15,6 @@
 #include "io/stream.h"
 
 /* ---- a new file ---- */
-
 /* Blocks into a new file. Direct writes are a wish: where a file system refuses them, when they are
  * asked for or at the first one, the page cache takes them, and is told to write at once. */
 
@@ -114,7 +113,6 @@ void cz__output_close(cz__output *output)
 }
 
 /* ---- checksums ---- */
-
 /* XXH3 with 128 bits. https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md */
 
 #ifdef CZ_XXHASH_DISPATCH /* by the processor: what is compiled for every x86-64 is half as fast */

@@ -14,7 +14,6 @@
 #include "czero/base.h"
 
 /* ---- budget, in file.c ---- */
-
 /* What a file may cost. Numbers in a file do not drive memory or time: what is made of one is paid
  * from a budget in proportion to its bytes, and what does not fit is refused before it is made.
  * CZERO_FILE_LIMIT gives more, or lifts it. Everything here is local. */
@@ -37,7 +36,6 @@ cz__budget cz__budget_of(const char *where, uint64_t input);
 cz_status cz__budget_spend(cz__budget *budget, uint64_t bytes, const char *what);
 
 /* ---- the system ---- */
-
 /* What writer and reader ask of the system: a test puts something in between that fails or does
  * less. */
 
@@ -169,7 +167,6 @@ cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t coun
 cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count);
 
 /* ---- stream.c: a new file ---- */
-
 /* A new file that is written in blocks one after the other, past the page cache where the file
  * system allows it. Failures are numbers of errno.h here: they happen on a thread that has nobody
  * to tell a sentence. */
@@ -197,7 +194,6 @@ int cz__output_finish(cz__output *output); /* all is on the medium; closed even 
 void cz__output_close(cz__output *output); /* also when it is closed */
 
 /* ---- stream.c: checksums ---- */
-
 /* A checksum of bytes that come one piece after the other. */
 
 typedef struct XXH3_state_s cz__checksum_state;

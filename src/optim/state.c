@@ -222,7 +222,6 @@ bool cz__optim_is_fresh(const cz_optim *optim)
 }
 
 /* ---- other spans ---- */
-
 /* An optimizer that is to hold other spans than now: the new ones beside the old until the elements
  * have been moved. */
 

@@ -14,7 +14,6 @@
 #include "tensor/model.h"
 
 /* ---- the norm ---- */
-
 /* The norm of a step's gradients, and what follows from it: clipping, skipping. Squares are added
  * exactly, so the norm depends on no cut and on no order. Clipping: Pascanu, Mikolov, Bengio, "On
  * the difficulty of training recurrent neural networks", ICML 2013. */

@@ -175,7 +175,6 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
 }
 
 /* ---- tiles ---- */
-
 /* The passes of a step in tiles, as they come out of a reduction or go to other ranks: kernels on
  * each while it is in cache. */
 

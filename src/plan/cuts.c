@@ -10,7 +10,6 @@
 #include "zero/deal.h"
 
 /* ---- bytes sent ---- */
-
 /* What a rank sends in a step. */
 
 /* Do owners alone get gradients from buckets? */
@@ -51,7 +50,6 @@ uint64_t cz__plan_sent(const cz_plan *plan, int rank)
 }
 
 /* ---- buckets ---- */
-
 /* The buckets that a data-parallel model would make, and the staging memory that goes with each. */
 
 static void size_of(const void *context, int64_t param, cz_dtype *dtype, int64_t *count)

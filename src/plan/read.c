@@ -19,7 +19,6 @@
 #include "tensor/model.h"
 
 /* ---- texts ---- */
-
 /* Lists of shapes from texts, a line for each tensor. */
 
 /* A name, and the line that has it. */

@@ -9,7 +9,6 @@
 #include "sched/object.h"
 
 /* ---- cosines ---- */
-
 /* Half a cosine down, once or again and again: Loshchilov and Hutter, "SGDR: Stochastic Gradient
  * Descent with Warm Restarts", arXiv:1608.03983, equation 5. */
 
@@ -108,7 +107,6 @@ cz_status cz_sched_create_warm_restarts(cz_sched **out, cz_optim *optim, int64_t
 }
 
 /* ---- triangles ---- */
-
 /* A triangle wave between two rates, momentum the other way. Smith, "Cyclical Learning Rates for
  * Training Neural Networks", arXiv:1506.01186, section 3. */
 
@@ -222,7 +220,6 @@ cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr
 }
 
 /* ---- one cycle ---- */
-
 /* One cycle: up to a large rate and down to almost nothing, momentum the other way. Smith and
  * Topin, "Super-Convergence", arXiv:1708.07120. */
 

@@ -9,7 +9,6 @@
 #include "sched/object.h"
 
 /* ---- factors ---- */
-
 /* Rates that fall by a factor: every so many epochs, at given epochs, at each. */
 
 typedef struct step_sched {
@@ -145,7 +144,6 @@ cz_status cz_sched_create_exponential(cz_sched **out, cz_optim *optim, double ga
 }
 
 /* ---- a number of epochs ---- */
-
 /* Rates that end a number of epochs after they began: constant, linear, polynomial. */
 
 typedef struct ramp_sched {
@@ -292,7 +290,6 @@ cz_status cz_sched_create_polynomial(cz_sched **out, cz_optim *optim, int64_t to
 }
 
 /* ---- functions ---- */
-
 /* Rates by a function of the program's: of the base, or of the rate before. */
 
 typedef struct function_sched {

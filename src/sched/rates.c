@@ -103,7 +103,6 @@ cz_status cz__rates_write(const cz_sched *sched, const cz__rates *rates)
 }
 
 /* ---- options ---- */
-
 /* Options of schedulers: each within its range, lists as long as they have to be. */
 
 cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, double value,

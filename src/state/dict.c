@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "state/object.h"
 
-/* Sentences that say where in a tree of dictionaries something is wrong. */
+/* ---- where in a tree of dictionaries something is wrong ---- */
 
 /* "state/w1/exp_avg"; NULL: out of memory. */
 static char *path_of(const cz_state_dict *dict, const char *key)

@@ -74,7 +74,6 @@ size_t cz__model_bytes(int64_t params, int64_t buffers, size_t name_bytes);
 int64_t cz__model_block(const cz_model *model, int64_t param);
 
 /* ---- overlap.c ---- */
-
 /* Memories of a model that must not overlap: what is written through one name would change what
  * another one has, on ranks or in moments that do not know of each other. */
 

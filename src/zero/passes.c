@@ -14,7 +14,6 @@
 #include "shard/shard.h"
 
 /* ---- partial sums ---- */
-
 /* Partial sums of a rule. Each parameter has a rank that adds up what all ranks hold, exactly,
  * rounds once, and tells everybody; these are dealt out in turn, whoever owns the elements. */
 

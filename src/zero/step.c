@@ -270,7 +270,6 @@ cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_re
 }
 
 /* ---- inside the backward pass ---- */
-
 /* The step inside the backward pass: as soon as a bucket is reduced its owners update their spans
  * of it and the new values go to every rank, while the program fills the next bucket. A parameter
  * may change then: its gradient is complete, so this pass needs its value no more. Or else at the

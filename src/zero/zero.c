@@ -144,7 +144,6 @@ cz_status cz_zero_check_replicas(cz_zero *zero)
 }
 
 /* ---- uneven inputs ---- */
-
 /* Steps with uneven inputs: a rank that has joined makes the others' steps, so that its shard goes
  * on. */
 

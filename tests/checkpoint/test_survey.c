@@ -8,8 +8,6 @@
 #include "checkpoint/generation.h"
 #include "checkpoint/quick.h"
 
-/* Of the library's header, which has this test's folder's name too. */
-
 enum { MANY = 20000 };
 
 static void put_generations(int count, const char *file)
