@@ -279,29 +279,34 @@ static int64_t size_of(int p)
     return p < 146 ? in_layer[(p - 2) % 12] : 768;
 }
 
+static cz_status train_and_save(rank *r, cz_zero *zero)
+{
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    options.zero = zero;
+    options.keep = 1;
+    CZ_TRY(cz_zero_step(zero, NULL, NULL));
+    CZ_TRY(cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options));
+    CZ_TRY(run_rounds(r));
+    cz_checkpoint_destroy(&r->checkpoint); /* and its copy for asynchronous saves */
+    CZ_TRY(cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options));
+    return measure_memory(r);
+}
+
 static cz_status with_training(rank *r, float *values, float *gradients, const int64_t *sizes)
 {
     cz_model *model = NULL;
     cz_zero *zero = NULL;
-    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     cz_status status = cz_model_create(&model);
-    if (status == CZ_OK)
-        status = cz_model_add_flat(model, values, gradients, CZ_F32, PARAMS, NULL, sizes);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, r->group, model, cz_rule_adamw(), NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, NULL, NULL);
-    options.zero = zero;
-    options.keep = 1;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options);
-    if (status == CZ_OK)
-        status = run_rounds(r);
-    cz_checkpoint_destroy(&r->checkpoint); /* and its copy for asynchronous saves */
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options);
-    if (status == CZ_OK)
-        status = measure_memory(r);
+    if (status)
+        goto done;
+    status = cz_model_add_flat(model, values, gradients, CZ_F32, PARAMS, NULL, sizes);
+    if (status)
+        goto done;
+    status = cz_zero_create(&zero, r->group, model, cz_rule_adamw(), NULL, NULL);
+    if (status)
+        goto done;
+    status = train_and_save(r, zero);
+done:
     cz_checkpoint_destroy(&r->checkpoint);
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);

@@ -147,23 +147,29 @@ cz_status train(cz_group *group, void *context)
     deal.world_size = cz_group_size(group);
     deal.seed = SEED;
     cz_status status = m && g ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "no memory for the model");
-    if (status == CZ_OK) {
-        fill(m->w1, HIDDEN * PIXELS, sqrtf(2.0f / PIXELS), 0); /* He et al., arXiv:1502.01852 */
-        fill(m->w2, CLASSES * HIDDEN, sqrtf(2.0f / HIDDEN), 1);
-        status = cz_sampler_create(&sampler, &deal);
-    }
-    if (status == CZ_OK)
-        status = cz_model_create(&model);
-    if (status == CZ_OK)
-        status = create_zero(&zero, group, model, m, g);
-    for (int s = 0; s < t->steps && status == CZ_OK; s++) {
+    if (status)
+        goto done;
+    fill(m->w1, HIDDEN * PIXELS, sqrtf(2.0f / PIXELS), 0); /* He et al., arXiv:1502.01852 */
+    fill(m->w2, CLASSES * HIDDEN, sqrtf(2.0f / HIDDEN), 1);
+    status = cz_sampler_create(&sampler, &deal);
+    if (status)
+        goto done;
+    status = cz_model_create(&model);
+    if (status)
+        goto done;
+    status = create_zero(&zero, group, model, m, g);
+    if (status)
+        goto done;
+    for (int s = 0; s < t->steps; s++) {
         double loss;
         status = step(group, zero, sampler, &t->training, m, g, &loss);
-        if (status == CZ_OK && cz_group_rank(group) == 0 && (s + 1) % 250 == 0)
+        if (status)
+            goto done;
+        if (cz_group_rank(group) == 0 && (s + 1) % 250 == 0)
             printf("step %4d  loss %.4f\n", s + 1, loss);
     }
-    if (status == CZ_OK)
-        status = test(group, &t->test, m);
+    status = test(group, &t->test, m);
+done:
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);
     cz_sampler_destroy(&sampler);

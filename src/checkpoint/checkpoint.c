@@ -145,13 +145,13 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
     status = cz__agree_on(group, "checkpoint", describe_checkpoint, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
-    if (!status)
-        cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
-    else
+    if (status) {
         cz_checkpoint_destroy(&c);
-    if (!status)
-        *out = c;
-    return status;
+        return status;
+    }
+    cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
+    *out = c;
+    return CZ_OK;
 }
 
 void cz_checkpoint_destroy(cz_checkpoint **checkpoint)

@@ -114,13 +114,13 @@ cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
     cz__description_clear(&room);
     if (!status && !read.subgroup)
         status = find_machine(s, group);
-    if (!status)
-        cz__object_make(&s->object, group, CZ__OBJECT_HOOK_STATE);
-    if (status != CZ_OK)
+    if (status) {
         cz_post_local_sgd_destroy(&s);
-    else
-        *out = s;
-    return status;
+        return status;
+    }
+    cz__object_make(&s->object, group, CZ__OBJECT_HOOK_STATE);
+    *out = s;
+    return CZ_OK;
 }
 
 void cz_post_local_sgd_destroy(cz_post_local_sgd **state)

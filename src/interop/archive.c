@@ -139,6 +139,18 @@ static cz_status list_keys(cz_archive *a)
     return CZ_OK;
 }
 
+static cz_status open_and_list(cz_archive *a, const char *path, int64_t step, const char *rule)
+{
+    char *copy = cz__path_copy(path);
+    if (!copy)
+        return cz__fail(CZ_ERR_MEMORY, "no memory for a path");
+    if (cz__ends_with(copy, "/index.json") || cz__ends_with(copy, "/" CZ__CONSOLIDATED_INDEX))
+        *strrchr(copy, '/') = 0;
+    const cz_status status = open_path(a, copy, step, rule);
+    cz__free(copy);
+    return status ? status : list_keys(a);
+}
+
 cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t step,
                                    const char *rule)
 {
@@ -152,20 +164,11 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
         return cz__fail(CZ_ERR_ARGUMENT,
                         "archive open: step is %" PRId64 ", wanted 0 or more, or CZ_NEWEST", step);
     cz_archive *a = cz__calloc(1, sizeof *a);
-    char *copy = cz__path_copy(path);
-    cz_status status = a && copy ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
-    if (copy &&
-        (cz__ends_with(copy, "/index.json") || cz__ends_with(copy, "/" CZ__CONSOLIDATED_INDEX)))
-        *strrchr(copy, '/') = 0;
-    if (!status)
-        status = open_path(a, copy, step, rule);
-    if (!status)
-        status = list_keys(a);
-    cz__free(copy);
-    if (!status)
-        *out = a;
-    else
+    const cz_status status =
+        a ? open_and_list(a, path, step, rule) : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
+    if (status)
         cz_archive_destroy(&a);
+    *out = a;
     return status;
 }
 
