@@ -53,7 +53,9 @@ typedef enum cz_overlap {
      *  Not for rules with partial sums, nor clipping or skipping, which need all gradients
      *  first. */
     CZ_OVERLAP_INTERLEAVED = 1,
-    CZ_OVERLAP_STEP = 2 /**< by cz_ddp_finish(), once all buckets are reduced */
+    /** by cz_ddp_finish(), once all buckets are reduced; one small bucket (64 KiB) and its step are
+     *  one operation */
+    CZ_OVERLAP_STEP = 2
 } cz_overlap;
 
 typedef struct cz_zero_options {
