@@ -16,7 +16,7 @@
 enum { STEP_LETTERS = 1, STEP_ANSWER = 2 };
 /* A letter has at most so many bytes of data; fewer where there are many ranks, and no letters
  * where there are more: those send too much in all. */
-enum { MOST_RANKS = 64, ROUNDS = 6, MOST_DATA = 8704, ALL_DATA = 36 << 10 };
+enum { MOST_RANKS = 64, ROUNDS = 6, MOST_DATA = 17408, ALL_DATA = 36 << 10 };
 
 typedef struct letter {
     uint32_t bytes;   /* with this, a multiple of 64 */
