@@ -63,14 +63,7 @@ static inline cz_status want_entries(small *s, const char *path, int count)
                : cz_fail(CZ_ERR_STATE, "%d entries in %.100s, wanted %d", found, path, count);
 }
 
-#define BODY(name)                                                                                 \
-    static cz_status name##_body(cz_group *group, void *context)                                   \
-    {                                                                                              \
-        small s = {0};                                                                             \
-        const cz_status status = name(&s, group, context);                                         \
-        small_close(&s);                                                                           \
-        return status;                                                                             \
-    }
+#define BODY(name) RANK_BODY(name, small, small_close, group, context)
 
 static const int world_sizes[] = {1, 2, 3, 5};
 enum { WORLDS = sizeof world_sizes / sizeof *world_sizes };

@@ -14,12 +14,6 @@ enum { PARAMS = 2 };
 static const int64_t sizes[PARAMS] = {40, 7};
 static const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
-    } while (0)
-
 typedef struct twins {
     char folders[2][160];
     cz_test_memory memory;

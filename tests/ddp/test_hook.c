@@ -204,13 +204,7 @@ static cz_status passes(subject *s, cz_group *group, const trial *t)
     return CZ_OK;
 }
 
-static cz_status passes_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = passes(&s, group, context);
-    clear(&s);
-    return status;
-}
+RANK_BODY(passes, subject, clear, group, context)
 
 static void run(int world, cz_rank_main body, const trial *t)
 {
@@ -278,13 +272,7 @@ static cz_status failures(subject *s, cz_group *group, const trial *t)
     return one_pass(s, t, 0) == CZ_OK ? cz_fail(CZ_ERR_STATE, "no failure") : CZ_OK;
 }
 
-static cz_status failures_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = failures(&s, group, context);
-    clear(&s);
-    return status;
-}
+RANK_BODY(failures, subject, clear, group, context)
 
 TEST(a_hook_that_fails_on_one_rank)
 {
@@ -349,13 +337,7 @@ static cz_status refused(subject *s, cz_group *group)
                : expect(cz_ddp_begin(s->ddp, true), CZ_ERR_MISMATCH, "its hook is");
 }
 
-static cz_status refused_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = refused(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(refused, subject, clear, group)
 
 TEST(what_is_refused)
 {

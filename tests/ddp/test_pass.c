@@ -144,13 +144,7 @@ static cz_status passes(subject *s, cz_group *group, const trial *t)
                : cz_fail(CZ_ERR_STATE, "rebuilt is %d", cz__ddp_rebuilt(s->ddp));
 }
 
-static cz_status passes_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = passes(&s, group, context);
-    clear(&s);
-    return status;
-}
+RANK_BODY(passes, subject, clear, group, context)
 
 static void run(int world, cz_rank_main body, const void *context)
 {
@@ -241,13 +235,7 @@ static cz_status wrong(subject *s, cz_group *group)
     return odd ? CZ_OK : mark_all(s, 5);
 }
 
-static cz_status wrong_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = wrong(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(wrong, subject, clear, group)
 
 static cz_status differ_body(cz_group *group, void *context)
 {

@@ -26,12 +26,6 @@ static inline bool has_ordered_sums(const cz_group *group)
     return cz_group_get_info(group, &info) == CZ_OK && info.ordered_sums;
 }
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
-    } while (0)
-
 /* Wait for an event: until `counter` has come to `value`; false if it has not after a minute. */
 static inline bool comes(atomic_int *counter, int value)
 {

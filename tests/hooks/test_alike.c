@@ -13,12 +13,6 @@ static const int64_t rows[PARAMS] = {6, 10};
 static const cz_test_training layout = {
     .param_count = PARAMS, .sizes = sizes, .rows = rows, .dtype = CZ_F32};
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
-    } while (0)
-
 typedef struct subject {
     cz_group *group;
     cz_test_memory memory;

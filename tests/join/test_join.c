@@ -335,13 +335,7 @@ static cz_status weights(subject *s, cz_group *group)
     return CZ_OK;
 }
 
-static cz_status weights_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = weights(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(weights, subject, clear, group)
 
 TEST(means_weighted_by_batch_sizes)
 {

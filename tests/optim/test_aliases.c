@@ -43,33 +43,33 @@ static void check(const piece *pieces, int count, int members, const char *sente
     cz_model_destroy(&model);
 }
 
-#define CHECK(members, sentence, ...)                                                              \
+#define PIECES(members, sentence, ...)                                                             \
     check((const piece[]){__VA_ARGS__}, sizeof((const piece[]){__VA_ARGS__}) / sizeof(piece),      \
           members, sentence)
 #define SAME(a, b) "optim: parameters " a " and " b " have values in the same memory"
 
 TEST(memories_that_overlap_are_refused_with_both_names)
 {
-    CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
-    CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {19, 30});
-    CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {0, 11});
-    CHECK(3, SAME("0 'a'", "1 'b'"), {0, 50}, {30, 31}, {50, 60});
-    CHECK(4, SAME("0 'a'", "3 'd'"), {0, 50}, {60, 70}, {50, 60}, {49, 50});
-    CHECK(5, SAME("2 'c'", "4 'e'"), {90, 100}, {80, 90}, {20, 40}, {40, 60}, {0, 21});
+    PIECES(2, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
+    PIECES(2, SAME("0 'a'", "1 'b'"), {10, 20}, {19, 30});
+    PIECES(2, SAME("0 'a'", "1 'b'"), {10, 20}, {0, 11});
+    PIECES(3, SAME("0 'a'", "1 'b'"), {0, 50}, {30, 31}, {50, 60});
+    PIECES(4, SAME("0 'a'", "3 'd'"), {0, 50}, {60, 70}, {50, 60}, {49, 50});
+    PIECES(5, SAME("2 'c'", "4 'e'"), {90, 100}, {80, 90}, {20, 40}, {40, 60}, {0, 21});
 }
 
 TEST(neighbours_and_empty_ones)
 {
-    CHECK(3, NULL, {10, 20}, {20, 30}, {0, 10});
-    CHECK(5, NULL, {10, 20}, {15, 15}, {15, 15}, {10, 10}, {20, 20});
+    PIECES(3, NULL, {10, 20}, {20, 30}, {0, 10});
+    PIECES(5, NULL, {10, 20}, {15, 15}, {15, 15}, {10, 10}, {20, 20});
 }
 
 TEST(in_no_group)
 {
-    CHECK(1, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
-    CHECK(1, SAME("0 'a'", "2 'c'"), {40, 50}, {0, 10}, {5, 45});
-    CHECK(1, NULL, {0, 10}, {10, 20}, {10, 20}, {5, 5}); /* nobody writes there */
-    CHECK(2, SAME("1 'b'", "3 'd'"), {0, 10}, {20, 30}, {40, 90}, {10, 21}, {50, 60});
+    PIECES(1, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
+    PIECES(1, SAME("0 'a'", "2 'c'"), {40, 50}, {0, 10}, {5, 45});
+    PIECES(1, NULL, {0, 10}, {10, 20}, {10, 20}, {5, 5}); /* nobody writes there */
+    PIECES(2, SAME("1 'b'", "3 'd'"), {0, 10}, {20, 30}, {40, 90}, {10, 21}, {50, 60});
 }
 
 /* Two that nobody trains; then one of them is to be. */

@@ -315,50 +315,21 @@ static int replay_file(const char *file, const char *prefix, const char *rule)
     return cases;
 }
 
-TEST(sgd)
-{
-    assert_int_equal(replay_file("optim_sgd.gold", "sgd.", "sgd"), 18);
-}
-
-TEST(adam)
-{
-    assert_int_equal(replay_file("optim_adam.gold", "adam.", "adam"), 18);
-}
-
-TEST(adamw)
-{
-    assert_int_equal(replay_file("optim_adamw.gold", "adamw.", "adamw"), 10);
-}
-
-TEST(adamax)
-{
-    assert_int_equal(replay_file("optim_adamax.gold", "adamax.", "adamax"), 10);
-}
-
-TEST(adadelta)
-{
-    assert_int_equal(replay_file("optim_adadelta.gold", "adadelta.", "adadelta"), 10);
-}
-
-TEST(adagrad)
-{
-    assert_int_equal(replay_file("optim_adagrad.gold", "adagrad.", "adagrad"), 12);
-}
-
-TEST(rmsprop)
-{
-    assert_int_equal(replay_file("optim_rmsprop.gold", "rmsprop.", "rmsprop"), 14);
-}
-
-TEST(rprop)
-{
-    assert_int_equal(replay_file("optim_rprop.gold", "rprop.", "rprop"), 10);
-}
-
-TEST(radam)
-{
-    assert_int_equal(replay_file("optim_radam.gold", "radam.", "radam"), 4);
-}
+/* Its file has so many cases. */
+#define RULE(name, cases)                                                                          \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        assert_int_equal(replay_file("optim_" #name ".gold", #name ".", #name), cases);            \
+    }
+RULE(sgd, 18)
+RULE(adam, 18)
+RULE(adamw, 10)
+RULE(adamax, 10)
+RULE(adadelta, 10)
+RULE(adagrad, 12)
+RULE(rmsprop, 14)
+RULE(rprop, 10)
+RULE(radam, 4)
 
 TEST(lerp)
 {

@@ -124,16 +124,10 @@ static cz_status step(subject *s)
 
 /* Each body makes a subject of its own. */
 #define BODY(name)                                                                                 \
-    static cz_status name##_on_rank(cz_group *group, void *arg)                                    \
-    {                                                                                              \
-        subject s = {0};                                                                           \
-        const cz_status status = name(&s, group);                                                  \
-        clear(&s);                                                                                 \
-        return status;                                                                             \
-    }                                                                                              \
+    RANK_BODY(name, subject, clear, group)                                                         \
     TEST(name)                                                                                     \
     {                                                                                              \
-        assert_ranks_ok(RANKS, name##_on_rank, NULL);                                              \
+        assert_ranks_ok(RANKS, name##_body, NULL);                                                 \
     }
 
 /* ---- creation ---- */
@@ -655,7 +649,7 @@ BODY(ranks_that_run_out_of_inputs_add_zeros)
 TEST(ranks_that_run_out_of_inputs_add_zeros_where_each_has_one_part)
 {
     part_count = RANKS;
-    assert_ranks_ok(RANKS, ranks_that_run_out_of_inputs_add_zeros_on_rank, NULL);
+    assert_ranks_ok(RANKS, ranks_that_run_out_of_inputs_add_zeros_body, NULL);
     part_count = PARTS;
 }
 

@@ -77,6 +77,24 @@ void assert_ranks_ok(int world_size, cz_rank_main body, void *arg);
             status = (call);                                                                       \
     } while (0)
 
+/* NAME_body, which calls NAME with a zeroed `type` and what else is given, such as `group` and
+ * `context`, and clears that. */
+#define RANK_BODY(name, type, clear, ...)                                                          \
+    static cz_status name##_body(cz_group *group, void *context)                                   \
+    {                                                                                              \
+        type it = {0};                                                                             \
+        const cz_status status = name(&it, __VA_ARGS__);                                           \
+        clear(&it);                                                                                \
+        return status;                                                                             \
+    }
+
+/* For bodies: so it is, or they fail with this sentence. */
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
+    } while (0)
+
 /* For bodies: CZ_OK if a call has returned what is wanted, and its sentence has this in it (NULL,
  * and for CZ_OK: any). */
 cz_status expect(cz_status got, cz_status wanted, const char *sentence);

@@ -10,17 +10,12 @@
 #include "czero/checkpoint.h"
 #include "czero/ddp.h"
 #include "czero/in_backward.h"
+#include "support/cz_test.h"
 #include "support/transports.h"
 
 enum { LARGEST = 70000 };
 const int64_t small_params[PART_PARAMS] = {40, 0, 3, 131, 700};
 const int64_t large_params[PART_PARAMS] = {40, 0, 3, LARGEST, 700};
-
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
-    } while (0)
 
 part_trial plain_part_trial(stepping way, int parts)
 {

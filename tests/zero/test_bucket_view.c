@@ -175,13 +175,7 @@ static cz_status edges(subject *s, cz_group *group)
                : cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
 }
 
-static cz_status edges_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = edges(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(edges, subject, clear, group)
 
 TEST(edges)
 {

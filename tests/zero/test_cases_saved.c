@@ -18,14 +18,7 @@ static void clear(sharded *s)
     cz_test_memory_destroy(&s->memory);
 }
 
-#define BODY(name)                                                                                 \
-    static cz_status name##_body(cz_group *group, void *context)                                   \
-    {                                                                                              \
-        sharded s = {0};                                                                           \
-        const cz_status status = name(&s, group, context);                                         \
-        clear(&s);                                                                                 \
-        return status;                                                                             \
-    }
+#define BODY(name) RANK_BODY(name, sharded, clear, group, context)
 
 static cz_status open_subject(sharded *s, cz_group *group, const cz_test_training *t)
 {

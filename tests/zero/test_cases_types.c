@@ -20,13 +20,7 @@ static void clear(subject *s)
 }
 
 #define CASE(name)                                                                                 \
-    static cz_status name##_body(cz_group *group, void *context)                                   \
-    {                                                                                              \
-        subject s = {0};                                                                           \
-        const cz_status status = name(&s, group);                                                  \
-        clear(&s);                                                                                 \
-        return status;                                                                             \
-    }                                                                                              \
+    RANK_BODY(name, subject, clear, group)                                                         \
     TEST(name)                                                                                     \
     {                                                                                              \
         for (int world = 1; world <= LARGEST_WORLD; world++)                                       \

@@ -271,13 +271,7 @@ static cz_status between_passes(subject *s, cz_group *group)
                : cz_fail(CZ_ERR_STATE, "a pass whose optimizer is gone");
 }
 
-static cz_status between_passes_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = between_passes(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(between_passes, subject, clear, group)
 
 TEST(only_between_passes)
 {
@@ -318,13 +312,7 @@ static cz_status refused(subject *s, cz_group *group)
     return status == CZ_ERR_MISMATCH ? CZ_OK : cz_fail(CZ_ERR_STATE, "got %d", (int)status);
 }
 
-static cz_status refused_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = refused(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(refused, subject, clear, group)
 
 TEST(what_cannot_be_combined)
 {

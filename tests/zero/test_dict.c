@@ -42,14 +42,7 @@ static cz_status create(subject *s, cz_group *group, cz_partition partition)
     return cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
 }
 
-#define BODY(name)                                                                                 \
-    static cz_status name##_body(cz_group *group, void *context)                                   \
-    {                                                                                              \
-        subject s = {0};                                                                           \
-        const cz_status status = name(&s, group);                                                  \
-        clear(&s);                                                                                 \
-        return status;                                                                             \
-    }
+#define BODY(name) RANK_BODY(name, subject, clear, group)
 
 /* ---- handing out ---- */
 

@@ -54,38 +54,40 @@ static cz_status create(cz_zero **zero, cz_group *group, cz_model *model, const 
     return cz_zero_create(zero, group, model, plan->rule, NULL, &options);
 }
 
+typedef struct subject {
+    cz_test_memory memory;
+    cz_zero *zero;
+} subject;
+
+static void clear(subject *s)
+{
+    cz_zero_destroy(&s->zero);
+    cz_test_memory_destroy(&s->memory);
+}
+
 /* Fail the first allocation of create on one rank, then the second, … until it goes through. */
-static cz_status create_until_it_works(failure_plan *plan, cz_group *group, cz_test_memory *memory,
-                                       cz_zero **zero)
+static cz_status create_until_it_works(subject *s, cz_group *group, failure_plan *plan)
 {
     const bool odd = cz_group_rank(group) == plan->odd_rank;
     const cz_status wanted = plan->mismatch ? CZ_ERR_MISMATCH : CZ_OK;
     cz_status status = CZ_ERR_MEMORY;
-    CZ_TRY(cz_test_memory_create(memory, &small));
+    CZ_TRY(cz_test_memory_create(&s->memory, &small));
     if (plan->mismatch && cz_group_rank(group) > 0)
-        CZ_TRY(cz_model_set_requires_grad(memory->model, 2, false));
+        CZ_TRY(cz_model_set_requires_grad(s->memory.model, 2, false));
     CZ_TRY(cz_barrier(group, NULL)); /* the group's own memory for an operation */
     for (int64_t n = 1; status != wanted; n++) {
         until_failure = odd ? n : 0;
-        status = create(zero, group, memory->model, plan);
+        status = create(&s->zero, group, s->memory.model, plan);
         until_failure = 0;
-        if (status != wanted && (status != CZ_ERR_MEMORY || *zero))
+        if (status != wanted && (status != CZ_ERR_MEMORY || s->zero))
             return wrong(status);
         if (odd)
             plan->failures = n;
     }
-    return plan->mismatch ? CZ_OK : cz_zero_step(*zero, NULL, NULL);
+    return plan->mismatch ? CZ_OK : cz_zero_step(s->zero, NULL, NULL);
 }
 
-static cz_status create_body(cz_group *group, void *context)
-{
-    cz_test_memory memory = {0};
-    cz_zero *zero = NULL;
-    const cz_status status = create_until_it_works(context, group, &memory, &zero);
-    cz_zero_destroy(&zero);
-    cz_test_memory_destroy(&memory);
-    return status;
-}
+RANK_BODY(create_until_it_works, subject, clear, group, context)
 
 static void run(cz_rank_main body, void *context)
 {
@@ -101,30 +103,29 @@ TEST(memory_is_out_in_create)
             failure_plan plan = {odd, mode % 2,
                                  mode & 2 ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS,
                                  mode & 4 ? cz_test_probe_rule() : cz_rule_adam(), 0};
-            run(create_body, &plan);
+            run(create_until_it_works_body, &plan);
             assert_true(plan.failures > 20);
         }
 }
 
 /* A step that needs memory: state of what was unfrozen, the gradient that this rank has not. */
-static cz_status step_until_it_works(failure_plan *plan, cz_group *group, cz_test_memory *memory,
-                                     cz_zero **zero)
+static cz_status step_until_it_works(subject *s, cz_group *group, failure_plan *plan)
 {
     const bool odd = cz_group_rank(group) == plan->odd_rank;
     cz_status status = CZ_ERR_MEMORY;
-    CZ_TRY(cz_test_memory_create(memory, &small));
-    CZ_TRY(cz_model_set_requires_grad(memory->model, 5, false));
-    CZ_TRY(create(zero, group, memory->model, plan));
-    CZ_TRY(cz_model_set_requires_grad(memory->model, 5, true));
+    CZ_TRY(cz_test_memory_create(&s->memory, &small));
+    CZ_TRY(cz_model_set_requires_grad(s->memory.model, 5, false));
+    CZ_TRY(create(&s->zero, group, s->memory.model, plan));
+    CZ_TRY(cz_model_set_requires_grad(s->memory.model, 5, true));
     for (int64_t p = 0; odd && p < PARAMS; p++)
-        CZ_TRY(cz_model_set_gradient(memory->model, p, NULL));
+        CZ_TRY(cz_model_set_gradient(s->memory.model, p, NULL));
     for (int64_t n = 1; status != CZ_OK; n++) {
         until_failure = odd ? n : 0;
-        status = cz_zero_step(*zero, NULL, NULL);
+        status = cz_zero_step(s->zero, NULL, NULL);
         until_failure = 0;
         if (status != CZ_OK && status != CZ_ERR_MEMORY)
             return wrong(status);
-        if (status != CZ_OK && cz_test_load(memory->values[5], CZ_F32, 9) != 9.0 / 64)
+        if (status != CZ_OK && cz_test_load(s->memory.values[5], CZ_F32, 9) != 9.0 / 64)
             return cz_fail(CZ_ERR_STATE, "a failed step changed a parameter");
         if (odd)
             plan->failures = n;
@@ -132,44 +133,35 @@ static cz_status step_until_it_works(failure_plan *plan, cz_group *group, cz_tes
     return CZ_OK;
 }
 
-static cz_status step_body(cz_group *group, void *context)
-{
-    cz_test_memory memory = {0};
-    cz_zero *zero = NULL;
-    const cz_status status = step_until_it_works(context, group, &memory, &zero);
-    cz_zero_destroy(&zero);
-    cz_test_memory_destroy(&memory);
-    return status;
-}
+RANK_BODY(step_until_it_works, subject, clear, group, context)
 
 TEST(memory_is_out_in_a_step)
 {
     for (int odd = 0; odd < WORLD; odd++) {
         failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, cz_rule_adam(), 0};
-        run(step_body, &plan);
+        run(step_until_it_works_body, &plan);
         assert_true(plan.failures > 3);
     }
 }
 
 /* A broadcast either goes through or changes nothing. */
-static cz_status broadcast_until_it_works(failure_plan *plan, cz_group *group,
-                                          cz_test_memory *memory, cz_zero **zero)
+static cz_status broadcast_until_it_works(subject *s, cz_group *group, failure_plan *plan)
 {
     const int rank = cz_group_rank(group);
     double buffer = rank;
     cz_status status = CZ_ERR_MEMORY;
-    CZ_TRY(cz_test_memory_create(memory, &small));
-    CZ_TRY(cz_model_add_buffer(memory->model, "buffer", &buffer, CZ_F64, 0, NULL));
-    CZ_TRY(create(zero, group, memory->model, plan));
-    cz_test_store(memory->values[5], CZ_F32, 9, rank);
+    CZ_TRY(cz_test_memory_create(&s->memory, &small));
+    CZ_TRY(cz_model_add_buffer(s->memory.model, "buffer", &buffer, CZ_F64, 0, NULL));
+    CZ_TRY(create(&s->zero, group, s->memory.model, plan));
+    cz_test_store(s->memory.values[5], CZ_F32, 9, rank);
     for (int64_t n = 1; status != CZ_OK; n++) {
         until_failure = rank == plan->odd_rank ? n : 0;
-        status = cz_zero_broadcast_parameters(*zero, 1);
+        status = cz_zero_broadcast_parameters(s->zero, 1);
         until_failure = 0;
         if (status != CZ_OK && status != CZ_ERR_MEMORY)
             return wrong(status);
         const int wanted = status == CZ_OK ? 1 : rank;
-        if (buffer != wanted || cz_test_load(memory->values[5], CZ_F32, 9) != wanted)
+        if (buffer != wanted || cz_test_load(s->memory.values[5], CZ_F32, 9) != wanted)
             return cz_fail(CZ_ERR_STATE, "rank %d: %g after %s", rank, buffer,
                            cz_status_name(status));
         if (rank == plan->odd_rank)
@@ -178,21 +170,13 @@ static cz_status broadcast_until_it_works(failure_plan *plan, cz_group *group,
     return CZ_OK;
 }
 
-static cz_status broadcast_body(cz_group *group, void *context)
-{
-    cz_test_memory memory = {0};
-    cz_zero *zero = NULL;
-    const cz_status status = broadcast_until_it_works(context, group, &memory, &zero);
-    cz_test_memory_destroy(&memory);
-    cz_zero_destroy(&zero);
-    return status;
-}
+RANK_BODY(broadcast_until_it_works, subject, clear, group, context)
 
 TEST(memory_is_out_in_a_broadcast)
 {
     for (int odd = 0; odd < WORLD; odd++) {
         failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, cz_rule_adam(), 0};
-        run(broadcast_body, &plan);
+        run(broadcast_until_it_works_body, &plan);
         assert_true(plan.failures > 5);
     }
 }
@@ -205,44 +189,36 @@ typedef struct departure {
     const cz_rule *rule;
 } departure;
 
-static cz_status train_until_somebody_leaves(const departure *leave, cz_group *group,
-                                             cz_test_memory *memory, cz_zero **zero)
+static cz_status train_until_somebody_leaves(subject *s, cz_group *group, const departure *leave)
 {
     const bool leaves = cz_group_rank(group) == leave->rank;
     char name[16];
-    CZ_TRY(cz_test_memory_create(memory, &small));
+    CZ_TRY(cz_test_memory_create(&s->memory, &small));
     if (leaves && leave->step < 0)
         return CZ_OK;
-    cz_status status = create(zero, group, memory->model, &(failure_plan){.rule = leave->rule});
+    cz_status status =
+        create(&s->zero, group, s->memory.model, &(failure_plan){.rule = leave->rule});
     for (int step = 0; step < 4 && status == CZ_OK; step++) {
         if (leaves && step == leave->step)
             return CZ_OK;
-        status = cz_zero_step(*zero, NULL, NULL);
+        status = cz_zero_step(s->zero, NULL, NULL);
     }
     snprintf(name, sizeof name, "rank %d", leave->rank);
     if (status != CZ_ERR_PEER || !strstr(cz_last_error(), name))
         return wrong(status);
-    return cz_zero_step(*zero, NULL, NULL) == CZ_OK ? wrong(CZ_OK) : CZ_OK; /* broken for good */
+    return cz_zero_step(s->zero, NULL, NULL) == CZ_OK ? wrong(CZ_OK) : CZ_OK; /* broken for good */
 }
 
-static cz_status leave_body(cz_group *group, void *context)
-{
-    cz_test_memory memory = {0};
-    cz_zero *zero = NULL;
-    const cz_status status = train_until_somebody_leaves(context, group, &memory, &zero);
-    cz_zero_destroy(&zero);
-    cz_test_memory_destroy(&memory);
-    return status;
-}
+RANK_BODY(train_until_somebody_leaves, subject, clear, group, context)
 
 TEST(a_rank_leaves)
 {
     for (int rank = 0; rank < WORLD; rank++)
         for (int step = -1; step <= 2; step += 3) {
             departure leave = {rank, step, cz_rule_adam()};
-            run(leave_body, &leave);
+            run(train_until_somebody_leaves_body, &leave);
             leave.rule = cz_test_probe_rule();
-            run(leave_body, &leave);
+            run(train_until_somebody_leaves_body, &leave);
         }
 }
 

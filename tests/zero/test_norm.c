@@ -178,13 +178,7 @@ static cz_status differ(subject *s, cz_group *group)
     return cz_zero_step(s->zero, &options, NULL);
 }
 
-static cz_status differ_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = differ(&s, group);
-    clear(&s);
-    return status;
-}
+RANK_BODY(differ, subject, clear, group)
 
 TEST(ranks_differ)
 {

@@ -127,13 +127,7 @@ static cz_status torn(rank_trial *trial, cz_group *group)
     return cz_zero_step(trial->zero, NULL, NULL);
 }
 
-static cz_status torn_body(cz_group *group, void *context)
-{
-    rank_trial trial = {0};
-    const cz_status status = torn(&trial, group);
-    trial_destroy(&trial);
-    return status;
-}
+RANK_BODY(torn, rank_trial, trial_destroy, group)
 
 TEST(reduced_on_some_owners_only)
 {
@@ -162,13 +156,7 @@ static cz_status owners_only(rank_trial *trial, cz_group *group)
     return CZ_OK;
 }
 
-static cz_status owners_only_body(cz_group *group, void *context)
-{
-    rank_trial trial = {0};
-    const cz_status status = owners_only(&trial, group);
-    trial_destroy(&trial);
-    return status;
-}
+RANK_BODY(owners_only, rank_trial, trial_destroy, group)
 
 TEST(reduced_on_owners_only)
 {

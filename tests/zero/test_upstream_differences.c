@@ -28,13 +28,7 @@ static cz_status add_second(pair *p)
 }
 
 #define CASE(name)                                                                                 \
-    static cz_status name##_body(cz_group *group, void *context)                                   \
-    {                                                                                              \
-        pair p = {0};                                                                              \
-        const cz_status status = name(&p, group, *(const mode *)context);                          \
-        pair_close(&p);                                                                            \
-        return status;                                                                             \
-    }                                                                                              \
+    RANK_BODY(name, pair, pair_close, group, *(const mode *)context)                               \
     TEST(name)                                                                                     \
     {                                                                                              \
         for (int world = 1; world <= 5; world += world < 3 ? 1 : 2)                                \

@@ -13,12 +13,6 @@ enum { PARAMS = 3 };
 static const int64_t sizes[PARAMS] = {40, 7, 100};
 static const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
-    } while (0)
-
 /* Two of each, alike but for their names. */
 typedef struct twins {
     cz_group *group;
