@@ -72,15 +72,7 @@ static void prepare_adam(const cz_rule_step *step, double *coefficients, unsigne
 const cz_rule *cz__rule_adam(void)
 {
     static const cz_rule rule = {
-        .abi = CZ_RULE_ABI,
-        .size = sizeof(cz_rule),
-        .name = "adam",
-        .hyper_size = sizeof(cz_hyper_spec),
-        .slot_size = sizeof(cz_slot_spec),
-        .hyper_count = HYPER_COUNT,
-        .hypers = adam_hypers,
-        .slot_count = SLOT_COUNT,
-        .slots = slots,
+        CZ__RULE("adam", adam_hypers, slots),
         .slots_used = slots_used,
         .prepare = prepare_adam,
     };
@@ -101,15 +93,7 @@ static void prepare_adamw(const cz_rule_step *step, double *coefficients, unsign
 const cz_rule *cz__rule_adamw(void)
 {
     static const cz_rule rule = {
-        .abi = CZ_RULE_ABI,
-        .size = sizeof(cz_rule),
-        .name = "adamw",
-        .hyper_size = sizeof(cz_hyper_spec),
-        .slot_size = sizeof(cz_slot_spec),
-        .hyper_count = HYPER_COUNT,
-        .hypers = adamw_hypers,
-        .slot_count = SLOT_COUNT,
-        .slots = slots,
+        CZ__RULE("adamw", adamw_hypers, slots),
         .slots_used = slots_used,
         .prepare = prepare_adamw,
     };

@@ -45,15 +45,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
 const cz_rule *cz__rule_rmsprop(void)
 {
     static const cz_rule rule = {
-        .abi = CZ_RULE_ABI,
-        .size = sizeof(cz_rule),
-        .name = "rmsprop",
-        .hyper_size = sizeof(cz_hyper_spec),
-        .slot_size = sizeof(cz_slot_spec),
-        .hyper_count = HYPER_COUNT,
-        .hypers = hypers,
-        .slot_count = sizeof slots / sizeof *slots,
-        .slots = slots,
+        CZ__RULE("rmsprop", hypers, slots),
         .slots_used = slots_used,
         .prepare = prepare,
     };

@@ -27,6 +27,15 @@
         name, 0, 0, 1, false, true                                                                 \
     }
 
+/* What the table of a built-in rule begins with; both are arrays. */
+/* clang-format off */
+#define CZ__RULE(of_name, of_hypers, of_slots)                                                     \
+    .abi = CZ_RULE_ABI, .size = sizeof(cz_rule), .name = of_name,                                  \
+    .hyper_size = sizeof *(of_hypers), .slot_size = sizeof *(of_slots),                            \
+    .hyper_count = sizeof(of_hypers) / sizeof *(of_hypers), .hypers = of_hypers,                   \
+    .slot_count = sizeof(of_slots) / sizeof *(of_slots), .slots = of_slots
+/* clang-format on */
+
 /* Can this library work with the table? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED (another ABI). */
 cz_status cz__rule_check_table(const cz_rule *rule);
 
