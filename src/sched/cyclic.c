@@ -58,10 +58,8 @@ cz_status cz_sched_create_cosine(cz_sched **out, cz_optim *optim, int64_t t_max,
                                  const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const cosine_sched draft = {.sched.kind = &cosine_kind, .t_max = t_max, .eta_min = eta_min};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 /* Cycle i has t_0 t_mult^i epochs: walk to the one that the epoch is in. Whole numbers stay exact,
@@ -99,11 +97,9 @@ cz_status cz_sched_create_warm_restarts(cz_sched **out, cz_optim *optim, int64_t
                                         const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const cosine_sched draft = {
         .sched.kind = &warm_restarts_kind, .t_0 = t_0, .t_mult = t_mult, .eta_min = eta_min};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 /* ---- triangles ---- */

@@ -58,10 +58,8 @@ cz_status cz_sched_create_step(cz_sched **out, cz_optim *optim, int64_t step_siz
                                const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const step_sched draft = {.sched.kind = &step_kind, .step_size = step_size, .gamma = gamma};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 static double multi_step_rate(const cz_sched *sched, int64_t g, double lr)
@@ -137,10 +135,8 @@ cz_status cz_sched_create_exponential(cz_sched **out, cz_optim *optim, double ga
                                       const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const exponential_sched draft = {.sched.kind = &exponential_kind, .gamma = gamma};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 /* ---- a number of epochs ---- */
@@ -187,11 +183,9 @@ cz_status cz_sched_create_constant(cz_sched **out, cz_optim *optim, double facto
                                    int64_t total_iters, const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const ramp_sched draft = {
         .sched.kind = &constant_kind, .factor = factor, .total_iters = total_iters};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 /* On the way to 0 the last step can round to something below it. */
@@ -239,13 +233,11 @@ cz_status cz_sched_create_linear(cz_sched **out, cz_optim *optim, double start_f
                                  const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const ramp_sched draft = {.sched.kind = &linear_kind,
                               .start_factor = start_factor,
                               .end_factor = end_factor,
                               .total_iters = total_iters};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 static double polynomial_rate(const cz_sched *sched, int64_t g, double lr)
@@ -282,11 +274,9 @@ cz_status cz_sched_create_polynomial(cz_sched **out, cz_optim *optim, int64_t to
                                      double power, const cz_sched_options *options)
 {
     CZ__OWN_FLOATS;
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const ramp_sched draft = {
         .sched.kind = &polynomial_kind, .power = power, .total_iters = total_iters};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 /* ---- functions ---- */
@@ -349,10 +339,8 @@ static cz_status create_with(cz_sched **out, cz_optim *optim, const cz__sched_ki
                              cz_sched_function function, void *context,
                              const cz_sched_options *options)
 {
-    int64_t first_epoch;
-    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const function_sched draft = {.sched.kind = kind, .function = function, .context = context};
-    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+    return cz__sched_create_simple(out, optim, &draft.sched, options);
 }
 
 cz_status cz_sched_create_lambda(cz_sched **out, cz_optim *optim, cz_sched_function function,

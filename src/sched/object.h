@@ -106,6 +106,10 @@ cz_status cz__sched_create(cz_sched **out, cz_optim *optim, const cz_sched *draf
 cz_status cz__sched_first_epoch(cz_sched **out, const cz_sched_options *options,
                                 int64_t *first_epoch);
 
+/* One of `draft` with these options. */
+cz_status cz__sched_create_simple(cz_sched **out, cz_optim *optim, const cz_sched *draft,
+                                  const cz_sched_options *options);
+
 /* A copy with memory of its own for everything but members, of which it has none. */
 cz_status cz__sched_clone(cz_sched **out, const cz_sched *draft);
 

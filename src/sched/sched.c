@@ -125,6 +125,14 @@ cz_status cz__sched_create(cz_sched **out, cz_optim *optim, const cz_sched *draf
     return status;
 }
 
+cz_status cz__sched_create_simple(cz_sched **out, cz_optim *optim, const cz_sched *draft,
+                                  const cz_sched_options *options)
+{
+    int64_t first_epoch;
+    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
+    return cz__sched_create(out, optim, draft, first_epoch);
+}
+
 double cz__sched_base(const cz_sched *sched, int64_t param_group)
 {
     while (sched->member_count > 0)
