@@ -123,6 +123,17 @@ static uint64_t shared_places(const cz__loading *l)
     return places;
 }
 
+static cz_status spread_included(cz__loading *l, const cz_shard_map *map, const spreading *s,
+                                 cz_dtype dtype)
+{
+    const cz__mapped memory = {.map = map,
+                               .data = s->data,
+                               .include = s->include,
+                               .dtype = dtype,
+                               .reserve = s->transfers};
+    return cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"));
+}
+
 /* Along a map whose parameters are the first `count` tensors here, those of one type. */
 static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading *s, cz_dtype dtype,
                              bool owned_whole)
@@ -140,13 +151,7 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, NULL, 0) : NULL;
         any = any || s->include[i];
     }
-    const cz__mapped memory = {.map = map,
-                               .data = s->data,
-                               .include = s->include,
-                               .dtype = dtype,
-                               .reserve = s->transfers};
-    return any ? cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"))
-               : CZ_OK;
+    return any ? spread_included(l, map, s, dtype) : CZ_OK;
 }
 
 static cz_status spread_values(cz__loading *l, const cz_shard_map *map, spreading *s,
@@ -170,13 +175,7 @@ static cz_status spread_slot(cz__loading *l, spreading *s, int e)
         dtype = s->include[i] ? l->here.stored[i].dtype : dtype;
         any = any || s->include[i];
     }
-    const cz__mapped memory = {.map = l->here.map,
-                               .data = s->data,
-                               .include = s->include,
-                               .dtype = dtype,
-                               .reserve = s->transfers};
-    return any ? cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"))
-               : CZ_OK;
+    return any ? spread_included(l, l->here.map, s, dtype) : CZ_OK;
 }
 
 /* The map of what one rank has whole. */

@@ -100,20 +100,25 @@ cz_status cz_all_gather(cz_group *group, const void *input, void *output, int64_
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
+/* `one` block on each rank, `all` of them on the root. */
+static cz_status check_rooted(const char *name, const cz_group *group, const void *one,
+                              const void *all, int64_t count, int root, cz_dtype dtype)
+{
+    CZ_TRY(cz__check_buffer(name, one, count, 1, dtype));
+    CZ_TRY(cz__check_root(name, group, root));
+    if (group->rank != root)
+        return CZ_OK;
+    CZ_TRY(cz__check_buffer(name, all, count, group->size, dtype));
+    return cz__check_apart(name, one, count, all, count * group->size, count * group->rank, dtype);
+}
+
 cz_status cz_gather(cz_group *group, const void *input, void *output, int64_t count, cz_dtype dtype,
                     int root, const cz_operation_options *options)
 {
     if (!group)
         return cz__no_group("gather");
     const bool here = group->rank == root;
-    cz_status mine = cz__check_buffer("gather", input, count, 1, dtype);
-    if (mine == CZ_OK)
-        mine = cz__check_root("gather", group, root);
-    if (mine == CZ_OK && here)
-        mine = cz__check_buffer("gather", output, count, group->size, dtype);
-    if (mine == CZ_OK && here)
-        mine = cz__check_apart("gather", input, count, output, count * group->size,
-                               count * group->rank, dtype);
+    const cz_status mine = check_rooted("gather", group, input, output, count, root, dtype);
     cz__operation operation = cz__operation_describe(CZ__GATHER, count, dtype);
     operation.header.root = root;
     operation.exchanges = true;
@@ -128,14 +133,7 @@ cz_status cz_scatter(cz_group *group, const void *input, void *output, int64_t c
     if (!group)
         return cz__no_group("scatter");
     const bool here = group->rank == root;
-    cz_status mine = cz__check_buffer("scatter", output, count, 1, dtype);
-    if (mine == CZ_OK)
-        mine = cz__check_root("scatter", group, root);
-    if (mine == CZ_OK && here)
-        mine = cz__check_buffer("scatter", input, count, group->size, dtype);
-    if (mine == CZ_OK && here)
-        mine = cz__check_apart("scatter", output, count, input, count * group->size,
-                               count * group->rank, dtype);
+    const cz_status mine = check_rooted("scatter", group, output, input, count, root, dtype);
     cz__operation operation = cz__operation_describe(CZ__SCATTER, count, dtype);
     operation.header.root = root;
     operation.exchanges = true;
