@@ -3,7 +3,6 @@
 #include "bench.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,24 +72,6 @@ static const struct argp argp = {
     .doc = "Time collectives between ranks that are threads, and update rules on one of "
            "them.\vTimes are medians; other programs that run now show in them. A copy of the same "
            "bytes by one thread stands beside, as what the memory does."};
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
-double bench_spread(const double *values, int count)
-{
-    const double median = values[count / 2];
-    return median > 0 ? (values[3 * count / 4] - values[count / 4]) / median : 0;
-}
 
 static void fill_in(bench_options *o)
 {

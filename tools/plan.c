@@ -41,18 +41,6 @@ typedef struct list_reading {
     int hyper_count;
 } list_reading;
 
-const char *plan_partition_word(cz_partition partition)
-{
-    static const char *const words[] = {"elements", "greedy", "given", "buckets", "pieces"};
-    return words[partition];
-}
-
-const char *plan_overlap_word(cz_overlap overlap)
-{
-    static const char *const words[] = {"none", "interleaved", "step"};
-    return words[overlap];
-}
-
 /* ---- the command line ---- */
 
 static int find_word(const struct argp_state *state, const char *option, const char *text,

@@ -9,6 +9,18 @@
 #include "show.h"
 #include "tool.h"
 
+const char *plan_partition_word(cz_partition partition)
+{
+    static const char *const words[] = {"elements", "greedy", "given", "buckets", "pieces"};
+    return words[partition];
+}
+
+const char *plan_overlap_word(cz_overlap overlap)
+{
+    static const char *const words[] = {"none", "interleaved", "step"};
+    return words[overlap];
+}
+
 #define AT(member) offsetof(cz_plan_memory, member)
 
 const plan_line plan_training_lines[] = {
