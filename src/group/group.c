@@ -172,25 +172,28 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     if (!endpoints)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for %d ranks", world_size);
     cz_status status = cz__threads_create(endpoints, world_size);
-    for (int r = 0; r < world_size && endpoints[r];
-         r++) { /* an endpoint is left if its group fails */
+    /* An endpoint is left if its group fails. */
+    for (int r = 0; r < world_size && endpoints[r]; r++) {
         if (status == CZ_OK)
             status = cz__group_create(&out[r], r, world_size, &cz__backend_threads, endpoints[r],
                                       cz__threads_rendezvous(endpoints[r]), NULL, &read);
         else
             cz__backend_threads.leave(endpoints[r], "the group could not be created");
     }
-    for (int r = 0; r < world_size && status != CZ_OK; r++)
-        cz_group_destroy(&out[r]);
-    const uint64_t number = atomic_fetch_add(&made, 1);
-    for (int r = 0; r < world_size && status == CZ_OK; r++)
-        cz__group_give_name(out[r], "threads", number);
-    const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
-    if (spin)
-        for (int r = 0; r < world_size; r++)
-            cz__executor_spin(out[r]->executor);
     cz__free(endpoints);
-    return status;
+    const uint64_t number = atomic_fetch_add(&made, 1);
+    if (status) {
+        for (int r = 0; r < world_size; r++)
+            cz_group_destroy(&out[r]);
+        return status;
+    }
+    const bool spin = world_size > 1 && have_a_core_each(world_size);
+    for (int r = 0; r < world_size; r++) {
+        cz__group_give_name(out[r], "threads", number);
+        if (spin)
+            cz__executor_spin(out[r]->executor);
+    }
+    return CZ_OK;
 }
 
 cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
