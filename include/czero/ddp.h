@@ -241,7 +241,7 @@ CZ_API cz_status cz_ddp_get_info(const cz_ddp *ddp, cz_ddp_info *info);
  *  @return how many there are; -1: NULL, no such bucket. */
 CZ_API int64_t cz_ddp_bucket_params(const cz_ddp *ddp, int bucket, int64_t *params, int64_t room);
 
-/* Of a bucket; all local, in a hook or a continuation of what it started. */
+/* ---- a bucket: all local, in a hook or a continuation of what it started ---- */
 
 typedef struct cz_bucket_info {
     size_t size;         /**< set by CZ_BUCKET_INFO_INIT */
