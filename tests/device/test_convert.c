@@ -11,13 +11,16 @@
 enum { HALVES = 65536, AROUND = 5 };
 static const cz_dtype types[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16};
 
+static double widen(cz_dtype dtype, uint16_t half)
+{
+    return dtype == CZ_F16 ? cz__f32_from_f16(half) : cz__f32_from_bf16(half);
+}
+
 static double load(cz_dtype dtype, const void *from, int64_t i)
 {
-    const uint16_t *halves = from;
-    return dtype == CZ_F64   ? ((const double *)from)[i]
-           : dtype == CZ_F32 ? (double)((const float *)from)[i]
-           : dtype == CZ_F16 ? (double)cz__f32_from_f16(halves[i])
-                             : (double)cz__f32_from_bf16(halves[i]);
+    if (dtype == CZ_F64)
+        return ((const double *)from)[i];
+    return dtype == CZ_F32 ? ((const float *)from)[i] : widen(dtype, ((const uint16_t *)from)[i]);
 }
 
 /* Is `got` the number of that type nearest to `value`, the even one of two? By its neighbours. */
@@ -85,8 +88,7 @@ TEST(roundings)
     static float narrow[HALVES * AROUND];
     for (int h = 2; h < 4; h++) {
         for (int i = 0; i < HALVES; i++) {
-            const uint16_t here = (uint16_t)i, there = (uint16_t)(i + 1);
-            const double a = load(types[h], &here, 0), b = load(types[h], &there, 0);
+            const double a = widen(types[h], (uint16_t)i), b = widen(types[h], (uint16_t)(i + 1));
             const double middle = a / 2 + b / 2;
             wide[AROUND * i] = a;
             wide[AROUND * i + 1] = middle;
