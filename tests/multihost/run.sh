@@ -10,7 +10,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 each=${CZ_RANKS_OF_HOST:-2}
 count=${CZ_HOSTS:-2}
 hosts=$(seq -f "czh%g:$each" -s , 0 $((count - 1)))
-exec timeout -k 5 100 "$dir/agent" czh0 "cd $PWD && exec mpirun.openmpi \
+exec timeout -k 5 250 "$dir/agent" czh0 "cd $PWD && exec mpirun.openmpi \
     --host $hosts -n $((count * each)) \
     --bind-to none --mca orte_tmpdir_base $dir --mca plm_rsh_agent $dir/agent --mca pml ob1 \
     --mca btl self,vader,tcp --mca btl_tcp_if_include cz0 --mca oob_tcp_if_include cz0 $*"
