@@ -212,6 +212,21 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
     return create(out, comm, mpi, options, false);
 }
 
+cz_status cz_group_create_mpi_f(cz_group **out, MPI_Fint comm, const cz_mpi_options *mpi,
+                                const cz_group_options *options)
+{
+    if (out)
+        *out = NULL;
+    CZ_TRY(check_state()); /* before MPI_Init numbers mean nothing, and asking ends the job */
+    MPI_Comm here = MPI_Comm_f2c(comm);
+#ifdef OPEN_MPI /* which has pointers, and none for a number that it does not know */
+    if (!here)
+        return cz_fail(CZ_ERR_ARGUMENT, "group_create_mpi: comm is %d, which is no communicator",
+                       (int)comm);
+#endif
+    return create(out, here, mpi, options, false);
+}
+
 bool cz_mpi_carrier(const cz_group *group)
 {
     cz_group_info info = CZ_GROUP_INFO_INIT;

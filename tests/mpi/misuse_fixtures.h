@@ -26,4 +26,10 @@ FIXTURE(MPI_Comm, MPI_Comm, 1)
     return v ? MPI_COMM_NULL : MPI_COMM_SELF;
 }
 
+/* The same as numbers of Fortran. */
+FIXTURE(MPI_Fint, MPI_Fint, 1)
+{
+    return MPI_Comm_c2f(v ? MPI_COMM_NULL : MPI_COMM_SELF);
+}
+
 #endif

@@ -87,6 +87,13 @@ CZ_INIT_FUNCTION(cz_mpi_options, CZ_MPI_OPTIONS_INIT)
 CZ_API cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
                                      const cz_group_options *options);
 
+/** The same for a communicator as Fortran has it: an INTEGER of the module mpi or of mpif.h, or the
+ *  MPI_VAL of a type(MPI_Comm) of mpi_f08. Collective, thread-safety, parameters and errors as
+ *  cz_group_create_mpi(); CZ_ERR_ARGUMENT also where Open MPI knows no communicator of that number
+ *  (MPICH may end the program). The module czero_mpi (docs/fortran.md) calls it. */
+CZ_API cz_status cz_group_create_mpi_f(cz_group **out, MPI_Fint comm, const cz_mpi_options *mpi,
+                                       const cz_group_options *options);
+
 /** Does a carrier thread move this group's messages? False: they move inside calls of the library
  *  only; or the group is none of this plugin's, or NULL. Local; any thread. */
 CZ_API bool cz_mpi_carrier(const cz_group *group);
