@@ -29,6 +29,18 @@ function(czero_flags target)
     endif()
 endfunction()
 
+# czero_fortran_flags(TARGET): the same for Fortran 2018; for gfortran, which czero is tried with.
+function(czero_fortran_flags target)
+    if(NOT CMAKE_Fortran_COMPILER_ID STREQUAL "GNU")
+        return()
+    endif()
+    target_compile_options(${target} PRIVATE -std=f2018 -ffp-contract=off -Wall -Wextra
+        $<$<CONFIG:Debug>:-fcheck=all,no-array-temps>)
+    if(CZERO_WERROR)
+        target_compile_options(${target} PRIVATE -Werror)
+    endif()
+endfunction()
+
 # The same loops are compiled once per level; flags come last on the command line, so they win over
 # those of the build type. At -O2 gcc leaves them scalar, so -O3 in every build type.
 set(CZERO_KERNEL_FLAGS -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off)
