@@ -73,11 +73,11 @@ module czero_group
             import
             type(c_ptr), intent(inout) :: group
         end subroutine
-        integer(c_int) function c_group_rank(group) bind(C, name='cz_group_rank')
+        pure integer(c_int) function c_group_rank(group) bind(C, name='cz_group_rank')
             import
             type(c_ptr), value :: group
         end function
-        integer(c_int) function c_group_size(group) bind(C, name='cz_group_size')
+        pure integer(c_int) function c_group_size(group) bind(C, name='cz_group_size')
             import
             type(c_ptr), value :: group
         end function
@@ -180,12 +180,12 @@ contains
         call c_group_destroy(group%handle)
     end subroutine
 
-    integer function cz_group_rank(group)
+    pure integer function cz_group_rank(group)
         type(cz_group), intent(in) :: group
         cz_group_rank = c_group_rank(group%handle)
     end function
 
-    integer function cz_group_size(group)
+    pure integer function cz_group_size(group)
         type(cz_group), intent(in) :: group
         cz_group_size = c_group_size(group%handle)
     end function
@@ -439,8 +439,8 @@ contains
         in_words = code
         if (code /= 1 .or. .not. c_associated(group%handle)) return
         if (count_of(group, block, whole) >= 0) return
-        write (words, '(2a,3(i0,a))') name, ': one array has ', whole, ' elements, the other ', block, &
-            '; wanted ', c_group_size(group%handle), ' times as many, a block for each rank'
+        write (words, '(2a,3(i0,a))') name, ': one array has ', whole, ' elements, the other ', &
+            block, '; wanted ', c_group_size(group%handle), ' times as many, a block for each rank'
         in_words = fail(code, trim(words))
     end function
 end module

@@ -105,10 +105,10 @@ contains
         call finish(c_notify(join%handle, number - 1), status, message)
     end subroutine
 
-    ! `body`: the status with which this rank's loop ended.
+    ! `body`: the status with which this rank's loop ended; it may be the variable that is `status`.
     subroutine cz_join_end(join, body, status, message)
         type(cz_join), intent(inout) :: join
-        integer, intent(in) :: body
+        integer, value :: body
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         call finish(c_end(join%handle, body), status, message)

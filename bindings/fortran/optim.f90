@@ -13,7 +13,7 @@ module czero_optim
     public :: cz_optim_step, cz_optim_zero_grad, cz_optim_get_info, cz_optim_set_hyper
     public :: cz_optim_get_hyper, cz_optim_add_hyper, cz_optim_state_dict, cz_optim_load_state_dict
     ! For the modules beside this one:
-    public :: find_rule, rule_in_words, hyper_list, make_hyper_list, c_group, group_list
+    public :: find_rule, rule_in_words, hyper_list, make_hyper_list, c_param_group, group_list
     public :: make_group_list, step_options, make_step_options, step_result, take_step_result
 
     integer, parameter, public :: CZ_ALL_GROUPS = -1
@@ -59,7 +59,7 @@ module czero_optim
         real(c_double) :: value = 0
     end type
 
-    type, bind(C) :: c_group
+    type, bind(C) :: c_param_group
         integer(c_size_t) :: size = 0
         type(c_ptr) :: params = c_null_ptr
         integer(c_int64_t) :: param_count = 0
@@ -75,7 +75,7 @@ module czero_optim
     type :: group_list
         type(cz_param_group), allocatable :: copies(:)
         type(hyper_list), allocatable :: hypers(:)
-        type(c_group), allocatable :: entries(:)
+        type(c_param_group), allocatable :: entries(:)
         type(c_ptr) :: address = c_null_ptr
         integer(c_int64_t) :: count = 0
     end type
@@ -118,7 +118,7 @@ module czero_optim
         integer(c_size_t) :: state_bytes = 0
     end type
 
-    type, bind(C) :: load_options
+    type, bind(C) :: optim_load_options
         integer(c_size_t) :: size = 0
         integer(c_int) :: missing = 0
         integer(c_int32_t) :: reserved = 0
@@ -192,7 +192,7 @@ module czero_optim
             bind(C, name='cz_optim_load_state_dict')
             import
             type(c_ptr), value :: optim, dict
-            type(load_options), intent(in) :: options
+            type(optim_load_options), intent(in) :: options
         end function
     end interface
 
@@ -433,7 +433,7 @@ contains
         integer, intent(in), optional :: missing
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
-        type(load_options) :: options
+        type(optim_load_options) :: options
         options%size = c_sizeof(options)
         if (present(missing)) options%missing = missing
         call finish(c_optim_load_state_dict(optim%handle, dict%handle, options), status, message)

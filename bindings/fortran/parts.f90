@@ -44,7 +44,7 @@ module czero_parts
             import
             type(c_ptr), intent(inout) :: parts
         end subroutine
-        integer(c_int) function c_own(parts, i) bind(C, name='cz_parts_own')
+        pure integer(c_int) function c_own(parts, i) bind(C, name='cz_parts_own')
             import
             type(c_ptr), value :: parts
             integer(c_int), value :: i
@@ -71,7 +71,7 @@ module czero_parts
             integer(c_int64_t), value :: count
             real(c_double), intent(inout) :: means(*)
         end function
-        integer(c_int64_t) function c_stream(step, part) bind(C, name='cz_parts_stream')
+        pure integer(c_int64_t) function c_stream(step, part) bind(C, name='cz_parts_stream')
             import
             integer(c_int64_t), value :: step
             integer(c_int), value :: part
@@ -119,7 +119,7 @@ contains
     end function
 
     ! The number, 0 to count - 1, of this rank's i-th part, i from 1 on; -1 beyond its last.
-    integer function cz_parts_own(parts, i)
+    pure integer function cz_parts_own(parts, i)
         type(cz_parts), intent(in) :: parts
         integer, intent(in) :: i
         cz_parts_own = c_own(parts%handle, i - 1)
@@ -211,7 +211,7 @@ contains
     end function
 
     ! A stream for cz_random_uniform() and its like that belongs to this part of this step.
-    integer(int64) function cz_parts_stream(step, part)
+    pure integer(int64) function cz_parts_stream(step, part)
         integer, intent(in) :: step, part
         cz_parts_stream = c_stream(int(step, c_int64_t), part)
     end function

@@ -41,7 +41,7 @@ module czero_sched
         integer(c_int64_t) :: first_epoch = 0
     end type
 
-    type, bind(C) :: one_cycle_options
+    type, bind(C) :: sched_one_cycle_options
         integer(c_size_t) :: size = 0
         integer(c_int64_t) :: first_epoch = 0
         real(c_double) :: pct_start = 0
@@ -56,7 +56,7 @@ module czero_sched
         integer(c_int32_t) :: reserved = 0
     end type
 
-    type, bind(C) :: cyclic_options
+    type, bind(C) :: sched_cyclic_options
         integer(c_size_t) :: size = 0
         integer(c_int64_t) :: first_epoch = 0
         integer(c_int64_t) :: step_size_up = 0
@@ -70,7 +70,7 @@ module czero_sched
         integer(c_int32_t) :: fixed_momentum = 0
     end type
 
-    type, bind(C) :: plateau_options
+    type, bind(C) :: sched_plateau_options
         integer(c_size_t) :: size = 0
         real(c_double) :: factor = 0
         integer(c_int64_t) :: patience = 0
@@ -182,7 +182,7 @@ module czero_sched
             type(c_ptr), value :: optim
             real(c_double), value :: max_lr
             integer(c_int64_t), value :: total_steps
-            type(one_cycle_options), intent(in) :: options
+            type(sched_one_cycle_options), intent(in) :: options
         end function
         integer(c_int) function c_cyclic(out, optim, base_lr, max_lr, options) &
             bind(C, name='cz_sched_create_cyclic')
@@ -190,14 +190,14 @@ module czero_sched
             type(c_ptr), intent(out) :: out
             type(c_ptr), value :: optim
             real(c_double), value :: base_lr, max_lr
-            type(cyclic_options), intent(in) :: options
+            type(sched_cyclic_options), intent(in) :: options
         end function
         integer(c_int) function c_plateau(out, optim, options) &
             bind(C, name='cz_sched_create_plateau')
             import
             type(c_ptr), intent(out) :: out
             type(c_ptr), value :: optim
-            type(plateau_options), intent(in) :: options
+            type(sched_plateau_options), intent(in) :: options
         end function
         integer(c_int) function c_sequential(out, members, count, milestones) &
             bind(C, name='cz_sched_create_sequential')
@@ -405,7 +405,7 @@ contains
         integer, intent(in), optional :: first_epoch
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
-        type(one_cycle_options) :: options
+        type(sched_one_cycle_options) :: options
         options%size = c_sizeof(options)
         if (present(first_epoch)) options%first_epoch = first_epoch
         if (present(pct_start)) options%pct_start = pct_start
@@ -437,7 +437,7 @@ contains
         integer, intent(in), optional :: first_epoch
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
-        type(cyclic_options) :: options
+        type(sched_cyclic_options) :: options
         options%size = c_sizeof(options)
         if (present(first_epoch)) options%first_epoch = first_epoch
         if (present(step_size_up)) options%step_size_up = step_size_up
@@ -468,7 +468,7 @@ contains
         integer, intent(in), optional :: agree
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
-        type(plateau_options) :: options
+        type(sched_plateau_options) :: options
         options%size = c_sizeof(options)
         if (present(factor)) options%factor = factor
         if (present(patience)) options%patience = patience

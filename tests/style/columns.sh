@@ -1,10 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/style/columns.sh ROOT: no line of C or C++ has more than 100 columns, comments included, and
+# tests/style/columns.sh ROOT: no line of C, C++ or Fortran has more than 100 columns, comments included, and
 # none is torn after its type because a comment stands behind it: that belongs above.
 set -eu
 cd "$1"
-files() { find src include plugins tools examples bench tests -name '*.[ch]' -o -name '*.[ch]pp' | LC_ALL=C sort; }
+files() {
+    find src include plugins bindings tools examples bench tests -name "*.[ch]" -o -name "*.[ch]pp" -o -name "*.f90" |
+        LC_ALL=C sort
+}
 bad=0
 if files | LC_ALL=C.UTF-8 xargs grep -nE '^.{101,}$'; then
     echo "columns.sh: the lines above have more than 100 columns"
