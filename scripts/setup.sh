@@ -19,6 +19,7 @@ ninja-build            | build test demo mpi bench lint fuzz nightly | ninja    
 pkg-config             | build test demo mpi bench lint fuzz nightly | pkg-config     | finds libraries
 libcmocka-dev          | test lint nightly                           | pc:cmocka      | unit tests
 g++                    | test lint nightly                           | g++            | tests the headers as C++
+gfortran               | test nightly                                | gfortran       | the Fortran modules, their tests and example
 libopenblas-pthread-dev| test demo mpi lint nightly                  | pc:openblas    | matrix products in the examples
 libjansson-dev         | build test demo mpi bench lint fuzz nightly | pc:jansson     | JSON in checkpoints and reports
 libxxhash-dev          | build test demo mpi bench lint fuzz nightly | pc:libxxhash   | checksums of checkpoints

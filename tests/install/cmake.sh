@@ -21,12 +21,13 @@ mv "$work/first place" "$work/a new place"
 tool="$work/a new place/bin/czero"
 [ ! -e "$tool" ] || "$tool" --version
 
-# nothing but the library and the command is installed
+# nothing but the libraries and the command is installed
 cd "$work/a new place"
 find . -type f -o -type l | LC_ALL=C sort
 odd=$(find . \( -type f -o -type l \) ! -path './include/czero/*.h' ! -path './include/czero/*.hpp' ! -name 'libczero.*' ! -name 'libczero-mpi-*.so' \
     ! -path '*/cmake/czero/czero-*.cmake' ! -path '*/pkgconfig/czero*.pc' ! -path './bin/czero' ! -path './share/man/man1/czero*.1' \
-    ! -path './share/bash-completion/completions/czero')
+    ! -path './share/bash-completion/completions/czero' ! -name 'libczero-fortran.a' ! -path './share/czero/fortran/*.f90' \
+    ! -path '*/czero/gfortran-*/czero*.mod')
 [ -z "$odd" ] || { echo "installed, and should not be: $odd"; exit 1; }
 # The build folder's name in the tree would tie it to this machine.
 if grep -rlF "$build" include $(find . -name '*.cmake' -o -name '*.pc'); then
