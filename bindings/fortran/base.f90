@@ -3,13 +3,12 @@
 ! version.h. How calls end is in docs/fortran.md.
 module czero_base
     use, intrinsic :: iso_c_binding
-    use, intrinsic :: iso_fortran_env, only: int64, real32
+    use, intrinsic :: iso_fortran_env, only: int64
     use czero_support, only: to_c, to_fortran
     implicit none
     private
     public :: cz_status_name, cz_last_error, cz_version, cz_build_info
     public :: cz_log, cz_log_set_level, cz_memory_bytes, cz_memory_peak_bytes
-    public :: cz_random_uniform, cz_random_normal
 
     integer, parameter, public :: CZ_OK = 0, CZ_ERR_ARGUMENT = 1, CZ_ERR_MEMORY = 2, &
         CZ_ERR_STATE = 3, CZ_ERR_UNSUPPORTED = 4, CZ_ERR_MISMATCH = 5, CZ_ERR_PEER = 6, &
@@ -49,18 +48,6 @@ module czero_base
         integer(c_size_t) function c_memory_peak_bytes(kind) bind(C, name='cz_memory_peak_bytes')
             import
             integer(c_int), value :: kind
-        end function
-
-        ! czero/random.h: number `counter` of a stream, a function of its arguments alone.
-        pure real(c_float) function cz_random_uniform(seed, stream, counter) &
-            bind(C, name='cz_random_uniform')
-            import
-            integer(c_int64_t), value :: seed, stream, counter
-        end function
-        pure real(c_float) function cz_random_normal(seed, stream, counter) &
-            bind(C, name='cz_random_normal')
-            import
-            integer(c_int64_t), value :: seed, stream, counter
         end function
     end interface
 

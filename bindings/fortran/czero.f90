@@ -17,6 +17,7 @@ module czero
         cz_optim_state_dict, cz_optim_step, cz_optim_zero_grad, cz_param_group, cz_step_result
     use czero_parts
     use czero_plan
+    use czero_random
     use czero_sched
     use czero_state
     use czero_tensor

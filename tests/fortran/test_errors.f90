@@ -21,13 +21,14 @@ program test_errors
     type(cz_plan) :: plan
     type(cz_plan_memory) :: memory
     type(cz_load_result) :: result
+    type(cz_sampler) :: sampler
     real(real32), target :: w(2)
     real(real64), target :: d(2)
     integer(int32), target :: i32(2)
     integer(int64), target :: i64(2)
     real(real64) :: value
     character(:), allocatable :: text
-    integer :: status, calls
+    integer :: status, calls, count
     character(300) :: why
     calls = 0
 
@@ -296,6 +297,15 @@ program test_errors
     call cz_plan_rank(plan, 0, memory, status, why)
     call refused('plan rank')
 
+    call cz_sampler_create(sampler, 0, 1, status=status, message=why)
+    call refused('sampler create')
+    call cz_sampler_next(sampler, i32, count, status, why)
+    call refused('sampler next')
+    call cz_sampler_get_info(sampler, status=status, message=why)
+    call refused('sampler get_info')
+    call cz_sampler_set_position(sampler, 0_int64, status, why)
+    call refused('sampler set_position')
+
     ! What is not there is destroyed in silence.
     call cz_join_end(join, CZ_ERR_STATE, status)
     call cz_checkpoint_destroy(checkpoint)
@@ -306,13 +316,14 @@ program test_errors
     call cz_sched_destroy(sched)
     call cz_state_dict_destroy(dict)
     call cz_plan_destroy(plan)
+    call cz_sampler_destroy(sampler)
     call cz_shapes_destroy(shapes)
     call cz_model_destroy(model)
     call cz_group_destroy(group)
 
     call check(calls > 100, 'as many calls')
     call check(cz_status_name(CZ_ERR_PEER) == 'CZ_ERR_PEER', 'a name')
-    call check(index(cz_last_error(), 'plan') > 0, 'the last sentence')
+    call check(index(cz_last_error(), 'sampler') > 0, 'the last sentence')
     call check(len(cz_version()) >= 5 .and. index(cz_build_info(), cz_version()) > 0, 'the version')
     ! A message that nothing went wrong for is left alone, as ERRMSG= is.
     why = 'as before'

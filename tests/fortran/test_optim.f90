@@ -168,9 +168,43 @@ program test_optim
 
     call cz_model_destroy(model)
     call cz_group_destroy(group)
+    call deals_out_samples()
     call check(cz_random_uniform(1_int64, 2_int64, 3_int64) >= 0, 'a random number')
     call check(cz_random_normal(1_int64, 2_int64, 3_int64) /= &
         cz_random_normal(1_int64, 2_int64, 4_int64), 'and others')
     call check(cz_memory_bytes(CZ_MEMORY_STATE) == 0, 'nothing is left')
     call ended()
+
+contains
+
+    ! Two ranks have all of them once in an epoch; one goes on where it was.
+    subroutine deals_out_samples()
+        type(cz_sampler) :: first, second
+        integer :: samples(4), again(4), seen(10), batch, found
+        integer(int64) :: position
+        call cz_sampler_create(first, 10, 5, 0, 2, 9_int64)
+        call cz_sampler_create(second, 10, 5, 1, 2, 9_int64)
+        call cz_sampler_get_info(first, batch, position)
+        call check(batch == 3 .and. position == 0, 'three of five')
+        seen = 0
+        do batch = 1, 2
+            call cz_sampler_next(first, samples, found)
+            seen(samples(:found)) = seen(samples(:found)) + 1
+            call cz_sampler_next(second, samples, found)
+            call check(found == 2, 'two of five')
+            seen(samples(:found)) = seen(samples(:found)) + 1
+        end do
+        call check(all(seen == 1), 'each once')
+        call cz_sampler_set_position(second, 5_int64)
+        call cz_sampler_next(second, again, found)
+        call check(all(samples(:2) == again(:2)), 'once more')
+        call cz_sampler_next(first, samples(:2), found, status, why)
+        call expect(status, CZ_ERR_ARGUMENT, why, 'there is room for 2 samples, wanted for 3')
+        call cz_sampler_destroy(first)
+        call cz_sampler_create(first, 10, 5, in_order=.true., part_count=5)
+        call cz_sampler_next(first, samples, found)
+        call check(found == 1 .and. samples(1) == 1, 'the first part')
+        call cz_sampler_destroy(first)
+        call cz_sampler_destroy(second)
+    end subroutine
 end program
