@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # tests/fortran/declarations.sh ROOT: what the Fortran modules say of functions and structs in C is
-# what the headers say: results and arguments by their kinds, in their order, and all fields by
-# their names and kinds.
+# what the headers say: results and arguments by their kinds, in their order, all fields by their
+# names and kinds, and what named numbers are.
 set -eu
 cd "$1"
 work=$(mktemp -d)
@@ -151,6 +151,13 @@ sub(/ *&$/, " ") { held = held $0; next }
         if (struct) out = out " " list[k] ":" kind(halves[1])
     }
 }' | LC_ALL=C sort -u >"$work/fortran"
+
+# Named numbers.
+grep -ohE '\bCZ_[A-Z0-9_]+ = -?[0-9]+' bindings/fortran/*.f90 | LC_ALL=C sort -u >"$work/numbers"
+cat include/czero/*.h | sed -nE 's/^#define (CZ_[A-Z_]+) \(?(-?[0-9]+)\)?$/\1 = \2/p; s/.*\b(CZ_[A-Z0-9_]+ = -?[0-9]+).*/\1/p' |
+    LC_ALL=C sort -u | LC_ALL=C comm -13 - "$work/numbers" >"$work/others"
+[ "$(wc -l <"$work/numbers")" -gt 50 ] || { echo "few named numbers were found"; exit 1; }
+[ ! -s "$work/others" ] || { echo "the headers have other numbers, or none, for"; cat "$work/others"; exit 1; }
 
 # A pointer to a struct may be an address in Fortran, and so may one to a pointer.
 awk '
