@@ -437,10 +437,10 @@ contains
         integer(c_int64_t), intent(in) :: block, whole
         character(160) :: words
         in_words = code
-        if (code /= 1 .or. .not. c_associated(group%handle)) return
+        if (code /= CZ_ERR_ARGUMENT .or. .not. c_associated(group%handle)) return
         if (count_of(group, block, whole) >= 0) return
         write (words, '(2a,3(i0,a))') name, ': one array has ', whole, ' elements, the other ', &
             block, '; wanted ', c_group_size(group%handle), ' times as many, a block for each rank'
-        in_words = fail(code, trim(words))
+        in_words = refuse(trim(words))
     end function
 end module

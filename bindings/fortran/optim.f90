@@ -240,7 +240,7 @@ contains
         character(:), allocatable :: names
         integer(c_int) :: i
         rule_in_words = code
-        if (code /= 1) return
+        if (code /= CZ_ERR_ARGUMENT) return
         if (c_associated(find_rule(rule))) return
         names = to_fortran(c_rule_name(0_c_int))
         i = 1
@@ -248,7 +248,7 @@ contains
             names = names//', '//to_fortran(c_rule_name(i))
             i = i + 1
         end do
-        rule_in_words = fail(code, what//": there is no rule '"//trim(rule)//"'; there are "//names)
+        rule_in_words = refuse(what//": there is no rule '"//trim(rule)//"'; there are "//names)
     end function
 
     subroutine make_hyper_list(list, hypers)

@@ -188,8 +188,8 @@ contains
                 size(values, 2), parts)
         else if (size(values, 1) /= size(means)) then
             code = c_mean(parts%handle, c_null_ptr, -1_c_int64_t, means)
-            if (code == 1) code = fail(code, &
-                'parts mean: there are not as many means as values of a part')
+            if (code == CZ_ERR_ARGUMENT) &
+                code = refuse('parts mean: there are not as many means as values of a part')
         else
             code = c_mean(parts%handle, c_loc(values), size(means, kind=c_int64_t), means)
         end if
@@ -204,10 +204,10 @@ contains
         type(cz_parts), intent(in) :: parts
         character(100) :: words
         not_for_each = code
-        if (code /= 1 .or. .not. c_associated(parts%handle)) return
+        if (code /= CZ_ERR_ARGUMENT .or. .not. c_associated(parts%handle)) return
         write (words, '(3a,i0,a,i0)') 'parts ', name, ': ', count, &
             ' entries, wanted one for each part of this rank: ', cz_parts_own_count(parts)
-        not_for_each = fail(code, trim(words))
+        not_for_each = refuse(trim(words))
     end function
 
     ! A stream for cz_random_uniform() and its like that belongs to this part of this step.

@@ -141,7 +141,7 @@ contains
         if (c_associated(options%rule)) then
             code = c_create(plan%handle, shapes%handle, options)
         else ! which would be AdamW in C
-            code = rule_in_words(1_c_int, 'plan', rule)
+            code = rule_in_words(CZ_ERR_ARGUMENT, 'plan', rule)
         end if
         call finish(code, status, message)
     end subroutine

@@ -118,7 +118,7 @@ contains
         code = c_get_info(sampler%handle, info)
         if (code == 0 .and. size(samples) < info%local_batch) then
             write (numbers, '(i0,a,i0)') size(samples), ' samples, wanted for ', info%local_batch
-            code = fail(1_c_int, 'sampler next: there is room for '//trim(numbers))
+            code = refuse('sampler next: there is room for '//trim(numbers))
         else if (code == 0) then
             allocate (here(info%local_batch))
             code = c_next(sampler%handle, here, found)

@@ -498,7 +498,7 @@ contains
         integer :: i
         write (numbers, '(i0,a,i0)') size(milestones), ' milestones for ', size(members)
         if (size(milestones) /= size(members) - 1) then
-            code = fail(1_c_int, 'sched sequential: '//trim(numbers)//' members, wanted one less')
+            code = refuse('sched sequential: '//trim(numbers)//' members, wanted one less')
         else
             do i = 1, size(members)
                 handles(i) = members(i)%handle

@@ -197,7 +197,7 @@ contains
         number = value
         code = c_get_integer(dict%handle, to_c(key), number)
         if (code == 0 .and. (number > huge(value) .or. number < -huge(value) - 1_int64)) then
-            code = fail(1_c_int, "state: '"//trim(key)//"' is too large for an integer of 32 bits")
+            code = refuse("state: '"//trim(key)//"' is too large for an integer of 32 bits")
         else if (code == 0) then
             value = int(number, int32)
         end if
@@ -350,7 +350,7 @@ contains
         if (code /= 0) return
         if (tensor%dtype /= wanted%dtype .or. tensor%dimensions /= wanted%dimensions .or. &
             any(tensor%shape(:wanted%dimensions) /= wanted%shape(:wanted%dimensions))) then
-            code = fail(1_c_int, "state: '"//trim(key)//"' has another type or shape than the "// &
+            code = refuse("state: '"//trim(key)//"' has another type or shape than the "// &
                 'array')
         else if (bytes > 0) then
             call c_memcpy(address, tensor%data, bytes)

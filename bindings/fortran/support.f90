@@ -6,11 +6,12 @@ module czero_support
     use, intrinsic :: iso_fortran_env, only: error_unit, int32, int64, real32, real64
     implicit none
     private
-    public :: CZ_F32, CZ_F64, CZ_I32, CZ_I64, cz_tensor, view, finish, fail, to_c, to_fortran, &
-        to_flag
+    public :: CZ_F32, CZ_F64, CZ_I32, CZ_I64, cz_tensor, view, finish, refuse, to_c, &
+        to_fortran, to_flag, CZ_ERR_ARGUMENT
     public :: text_list, make_text_list, make_view
 
-    ! Element types, as in czero/base.h.
+    ! As in czero/status.h, and element types, as in czero/base.h.
+    integer(c_int), parameter :: CZ_ERR_ARGUMENT = 1
     integer(c_int), parameter :: CZ_F32 = 1, CZ_F64 = 2, CZ_I32 = 5, CZ_I64 = 6
 
     ! As in czero/tensor.h, which promises that it never changes.
@@ -69,11 +70,10 @@ contains
         error stop 1, quiet=.true.
     end subroutine
 
-    ! Make `sentence` the last error, and return `code`.
-    integer(c_int) function fail(code, sentence)
-        integer(c_int), intent(in) :: code
+    ! CZ_ERR_ARGUMENT, with `sentence` as the last error.
+    integer(c_int) function refuse(sentence)
         character(*), intent(in) :: sentence
-        fail = c_fail_text(code, to_c(sentence))
+        refuse = c_fail_text(CZ_ERR_ARGUMENT, to_c(sentence))
     end function
 
     ! Names and paths without the blanks that fill a variable.
@@ -132,10 +132,10 @@ contains
         n = size(extents)
         make_view = 0
         if (.not. no_gaps) then
-            make_view = fail(1_c_int, what//' is not contiguous, and the library works on its '// &
+            make_view = refuse(what//' is not contiguous, and the library works on its '// &
                 'memory: give a whole array, or a section without gaps (a(:, 2), not a(2, :))')
         else if (n > CZ_MAX_DIMENSIONS) then
-            make_view = fail(1_c_int, what//' has more than 8 dimensions')
+            make_view = refuse(what//' has more than 8 dimensions')
         else
             tensor%data = address
             tensor%dtype = dtype
@@ -146,7 +146,7 @@ contains
 
     integer(c_int) function nothing_there(what)
         character(*), intent(in) :: what
-        nothing_there = fail(1_c_int, what//' is a pointer without a target, or not allocated')
+        nothing_there = refuse(what//' is a pointer without a target, or not allocated')
     end function
 
     integer(c_int) function view_r32(array, what, tensor) result(code)

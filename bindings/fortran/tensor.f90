@@ -235,19 +235,19 @@ contains
         type(c_ptr) :: list
         write (numbers, '(i0,a,i0)') values%shape(1), ' values, the sizes add up to ', sum(sizes)
         if (sum(sizes) /= values%shape(1)) then
-            code = fail(1_c_int, 'model: the flat block has '//trim(numbers))
+            code = refuse('model: the flat block has '//trim(numbers))
             return
         end if
         write (numbers, '(i0,a,i0)') values%shape(1), ' values and gradients for ', grads%shape(1)
         if (has_grads .and. grads%shape(1) /= values%shape(1)) then
-            code = fail(1_c_int, 'model: the flat block has '//trim(numbers))
+            code = refuse('model: the flat block has '//trim(numbers))
             return
         end if
         list = c_null_ptr
         if (present(names)) then
             write (numbers, '(i0,a,i0)') size(names), ' names for ', size(sizes)
             if (size(names) /= size(sizes)) then
-                code = fail(1_c_int, 'model: the flat block has '//trim(numbers)//' parameters')
+                code = refuse('model: the flat block has '//trim(numbers)//' parameters')
                 return
             end if
             call make_text_list(texts, names)
@@ -398,7 +398,7 @@ contains
         call c_f_pointer(entry%value, value)
         if (value%dtype /= grad%dtype .or. value%dimensions /= grad%dimensions .or. &
             any(value%shape(:grad%dimensions) /= grad%shape(:grad%dimensions))) then
-            code = fail(1_c_int, "model: the new gradient of '"//to_fortran(entry%name)// &
+            code = refuse("model: the new gradient of '"//to_fortran(entry%name)// &
                 "' has another type or shape than its value")
         else
             code = c_model_set_gradient(model%handle, int(param, c_int64_t), grad%data)
