@@ -16,8 +16,8 @@ enum {
 };
 
 /* How far a rank is in a lane's present use: use << 32 | rounds. A lane that was used before has
- * smaller numbers, so nothing is ever reset. Each is written by its rank only, and has a cache line
- * of its own. */
+ * smaller numbers, as numbers that go round are compared, so nothing is ever reset. Each is written
+ * by its rank only, and has a cache line of its own. */
 typedef struct cz__lane_flags {
     /* What others need of it is in its slots. */
     _Alignas(64) _Atomic uint64_t published;

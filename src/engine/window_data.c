@@ -45,10 +45,12 @@ static void set(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
     atomic_store_explicit(flag, cz__run_of(work)->use << 32 | rounds, memory_order_release);
 }
 
+/* A flag is of this use or of one shortly before: which is ahead, their difference says, also where
+ * the uses' lower 32 bits begin again. */
 static bool has_reached(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
 {
-    return atomic_load_explicit(flag, memory_order_acquire) >=
-           (cz__run_of(work)->use << 32 | (uint64_t)rounds);
+    const uint64_t wanted = cz__run_of(work)->use << 32 | rounds;
+    return (int64_t)(atomic_load_explicit(flag, memory_order_acquire) - wanted) >= 0;
 }
 
 static bool all_here(const cz_work *work, bool (*let)(const cz_work *, int))

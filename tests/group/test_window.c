@@ -152,6 +152,45 @@ TEST(more_than_there_are_lanes)
         (void)run(world, each_rank_many);
 }
 
+/* ---- a lane that was used so often that the flags' numbers go round ---- */
+
+/* As if all lanes had been used so often, the last time to the end. */
+static void pretend_uses(const cz_group *group, uint64_t uses)
+{
+    cz__window *window = group->window;
+    cz__lane_flags *lanes = (cz__lane_flags *)(void *)window->parts[group->rank];
+    for (int lane = 0; lane < window->lane_count; lane++) {
+        cz__lane_flags *flags = &lanes[lane];
+        _Atomic uint64_t *rounds[] = {&flags->published, &flags->reduced, &flags->copied,
+                                      &flags->landed};
+        for (size_t k = 0; k < sizeof rounds / sizeof *rounds; k++)
+            atomic_store(rounds[k], uses << 32 | UINT32_MAX);
+        atomic_store(&flags->ended, uses);
+        window->uses[lane] = uses;
+    }
+}
+
+static cz_status each_rank_used_often(cz_group *group, void *arg)
+{
+    const uint64_t around[] = {(UINT64_C(1) << 31) - 2, (UINT64_C(1) << 32) - 2};
+    CZ_TRY(each_rank(group, arg));
+    for (size_t k = 0; k < sizeof around / sizeof *around; k++) {
+        CZ_TRY(cz_barrier(group, NULL));
+        pretend_uses(group, around[k]);
+        CZ_TRY(cz_barrier(group, NULL));
+        for (int i = 0; i < 8; i++)
+            CZ_TRY(each_rank(group, arg));
+        CZ_TRY(each_rank_many(group, arg));
+    }
+    return CZ_OK;
+}
+
+TEST(lanes_that_were_used_2_to_the_32_times)
+{
+    for (int world = 2; world <= LARGEST_WORLD; world += 2)
+        (void)run(world, each_rank_used_often);
+}
+
 /* ---- so little that it goes with the headers ---- */
 
 enum { WARM = 40, SMALL = 700 };
