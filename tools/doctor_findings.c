@@ -6,6 +6,7 @@
 #include "show.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +32,25 @@ static int int_of(const json_t *object, const char *key)
     return number >= -1 && number <= 1 << 20 ? (int)number : -1;
 }
 
+/* The global rank of a rank of the group; -1: it has none. */
+static int member_of(const json_t *root, int rank)
+{
+    const json_t *member = json_array_get(json_object_get(root, "members"), (size_t)rank);
+    const json_int_t number = json_is_integer(member) ? json_integer_value(member) : -1;
+    return number >= 0 && number <= INT_MAX ? (int)number : -1;
+}
+
 bool recording_is_whole(const json_t *root)
 {
     const int size = int_of(root, "size"), rank = int_of(root, "rank");
-    const json_t *members = json_object_get(root, "members");
-    return json_is_array(json_object_get(root, "operations")) && *text_of(root, "name") &&
-           size > 0 && rank >= 0 && rank < size && json_array_size(members) == (size_t)size;
+    if (!json_is_array(json_object_get(root, "operations")) || !*text_of(root, "name") ||
+        rank < 0 || rank >= size || number_of(root, "global_rank") != member_of(root, rank) ||
+        json_array_size(json_object_get(root, "members")) != (size_t)size)
+        return false;
+    for (int r = 0; r < size; r++)
+        if (member_of(root, r) < 0)
+            return false;
+    return true;
 }
 
 static recorded read_operation(const json_t *o)
@@ -84,7 +98,7 @@ bool recording_read(recording *r, json_t *root)
                      .reason = text_of(root, "reason"),
                      .rank = int_of(root, "rank"),
                      .size = int_of(root, "size"),
-                     .global_rank = int_of(root, "global_rank"),
+                     .global_rank = member_of(root, int_of(root, "rank")),
                      .written = json_number_value(json_object_get(root, "written")),
                      .process = number_of(root, "process"),
                      .operations = calloc(json_array_size(all) + 1, sizeof *r->operations),
@@ -115,12 +129,19 @@ void recording_clear(recording *r)
     *r = (recording){0};
 }
 
+/* Recordings of an earlier job, of another size, may lie in the same folder. */
+static int compare_groups(const recording *a, const recording *b)
+{
+    const int names = strcmp(a->group, b->group);
+    return names != 0 ? names : (a->size > b->size) - (a->size < b->size);
+}
+
 static int by_group(const void *a, const void *b)
 {
     const recording *x = a, *y = b;
-    const int names = strcmp(x->group, y->group);
-    if (names != 0)
-        return names;
+    const int groups = compare_groups(x, y);
+    if (groups != 0)
+        return groups;
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
     return (x->written < y->written) - (x->written > y->written);
@@ -132,7 +153,7 @@ void recordings_sort(recordings *all)
     qsort(all->list, (size_t)all->count, sizeof *all->list, by_group);
     for (int i = 0; i < all->count; i++) {
         const recording *before = kept > 0 ? &all->list[kept - 1] : NULL;
-        if (before && strcmp(before->group, all->list[i].group) == 0 &&
+        if (before && compare_groups(before, &all->list[i]) == 0 &&
             before->rank == all->list[i].rank)
             recording_clear(&all->list[i]);
         else
@@ -349,7 +370,7 @@ bool finding_make(finding *f, const recordings *all, int at)
     const recording *list = &all->list[at];
     int count = 1;
     *f = (finding){.group = list->group, .size = list->size};
-    while (at + count < all->count && strcmp(list[count].group, list->group) == 0)
+    while (at + count < all->count && compare_groups(&list[count], list) == 0)
         count++;
     f->next = at + count;
     f->waiting = calloc((size_t)count, sizeof *f->waiting);
@@ -359,13 +380,11 @@ bool finding_make(finding *f, const recordings *all, int at)
         finding_clear(f);
         return false;
     }
-    const json_t *members = json_object_get(list->root, "members");
     for (int r = 0, k = 0; r < f->size; r++) {
         while (k < count && list[k].rank < r)
             k++;
         if (k == count || list[k].rank != r)
-            f->unrecorded[f->unrecorded_count++] =
-                (int)json_integer_value(json_array_get(members, (size_t)r));
+            f->unrecorded[f->unrecorded_count++] = member_of(list->root, r);
     }
     if (!find_difference(f, list, count))
         find_waiting(f, list, count);

@@ -71,6 +71,25 @@ operation() { # SEQUENCE STATUS
     printf '{"lane":0,"sequence":%s,"operation":"all_reduce","label":"a\\n  try: b\\u001b[1m","status":"%s"}' "$1" "$2"
 }
 
+# Of an earlier job on more ranks something is left in the folder: that is another group.
+mkdir earlier
+recording 2 3 world "$(operation 5 'in flight')" >earlier/czero-1-group0-rank2.json
+recording 0 2 world "$(operation 3 CZ_OK)" >earlier/czero-2-group0-rank0.json
+recording 1 2 world "$(operation 3 'in flight')" >earlier/czero-2-group0-rank1.json
+code 1 "$czero" doctor earlier
+has out "group world: 2 ranks"
+has out "rank 1 waits in all_reduce"
+hasnt out "rank 0 has not come"
+has out "group world: 3 ranks"
+has out "there is no recording of ranks 0, 1"
+
+# Who it is of must be known: a rank without its global rank, or with another one than it is said to have.
+recording 0 2 one "$(operation 1 'in flight')" | sed 's/"global_rank":0,//' >nobody.json
+code 2 "$czero" doctor nobody.json
+has err "no flight recording"
+recording 0 2 one "$(operation 1 'in flight')" | sed 's/\[0,1\]/[0,"x"]/' >nobody.json
+code 2 "$czero" doctor nobody.json
+
 # What could not be read may be the one that waits.
 recording 0 2 one "$(operation 1 CZ_OK)" >fine.json
 code 0 "$czero" doctor fine.json
