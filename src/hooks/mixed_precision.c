@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Gradients of low-precision copies of parameters are reduced in another type and handed over in
  * full precision. */
+#include <inttypes.h>
+
 #include "base/options.h"
 #include "base/status.h"
 #include "hooks/hooks.h"
@@ -73,21 +75,43 @@ static cz_status run(void *state, cz_bucket *bucket)
     return cz__hook_all_reduce(NULL, bucket);
 }
 
+static cz_status check_one(const cz_hook *hook, const cz_model *model, int64_t param,
+                           const cz_tensor *full)
+{
+    const cz_tensor *value = cz__model_value(model, param);
+    const int64_t count = cz_tensor_count(full), wanted = cz_tensor_count(value);
+    const cz_device *device = cz__device_of(full), *its = cz__device_of(value);
+    const char *name = cz__model_name(model, param);
+    if (!cz__converts(full->dtype))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s': the gradient of '%.60s' in full precision is %s, wanted is a "
+                        "floating type",
+                        hook->name, name, cz_dtype_name(full->dtype));
+    if (full->layout != CZ_DENSE)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s': the gradient of '%.60s' in full precision is not dense",
+                        hook->name, name);
+    if (count != wanted)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s': the gradient of '%.60s' in full precision has %" PRId64
+                        " elements, the parameter %" PRId64,
+                        hook->name, name, count, wanted);
+    if (device != its)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s': the gradient of '%.60s' in full precision is on device '%s', "
+                        "the parameter on '%s'",
+                        hook->name, name, device->name, its->name);
+    return CZ_OK;
+}
+
 static cz_status check_full(const cz_hook *hook, const cz_model *model, const cz_tensor *full)
 {
     if (!model)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s' needs a model for its tensors in full precision", hook->name);
-    for (int64_t p = 0; p < cz__model_param_count(model); p++) {
-        const cz_tensor *value = cz__model_value(model, p);
-        if (full[p].data &&
-            (!cz__converts(full[p].dtype) || cz_tensor_count(&full[p]) != cz_tensor_count(value) ||
-             full[p].device != value->device))
-            return cz__fail(CZ_ERR_ARGUMENT,
-                            "hook '%s': the gradient of '%.60s' in full precision has another "
-                            "number of elements or device, or no floating type",
-                            hook->name, cz__model_name(model, p));
-    }
+    for (int64_t p = 0; p < cz__model_param_count(model); p++)
+        if (full[p].data)
+            CZ_TRY(check_one(hook, model, p, &full[p]));
     return CZ_OK;
 }
 

@@ -162,7 +162,9 @@ static cz_status between_rank(cz_group *group, void *arg)
     const double low = types[0] == CZ_BF16 ? 128 : 0x1p24;
     double value = 0, gradient = 0, full = 0;
     float one = (float)(low + cz_group_rank(group) * (types[0] == CZ_BF16 ? 1 : 2));
-    cz_tensor mean = {&full, types[1], CZ_DENSE, 1, {1}, NULL};
+    /* NULL is the CPU, and the CPU is, too. */
+    cz_tensor mean = {&full, types[1], CZ_DENSE,
+                      1,     {1},      types[1] == CZ_F32 ? cz_device_cpu() : NULL};
     cz_mixed_precision mixed = CZ_MIXED_PRECISION_INIT;
     cz_model *model;
     cz_ddp *ddp;
@@ -210,7 +212,8 @@ static cz_status refused_rank(cz_group *group, void *arg)
     const layout l = {.count = 1, .shapes = {{4}}, .dtype = CZ_F32};
     cz_mixed_precision mixed = CZ_MIXED_PRECISION_INIT;
     const int64_t shape[] = {3};
-    float small[3];
+    cz_device other = *cz_device_cpu();
+    float small[4];
     cz_tensor wrong = {small, CZ_F32, CZ_DENSE, 1, {shape[0]}, NULL};
     subject s;
     cz_status status = subject_create(&s, group, &l);
@@ -222,7 +225,20 @@ static cz_status refused_rank(cz_group *group, void *arg)
     mixed.reduce_dtype = CZ_F32;
     mixed.full = &wrong;
     THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed), CZ_ERR_ARGUMENT,
-                "the gradient of 'p0' in full precision has another"));
+                "the gradient of 'p0' in full precision has 3 elements, the parameter 4"));
+    wrong.shape[0] = 4;
+    wrong.layout = CZ_SPARSE_ROWS;
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed), CZ_ERR_ARGUMENT,
+                "the gradient of 'p0' in full precision is not dense"));
+    wrong.layout = CZ_DENSE;
+    wrong.dtype = CZ_I32;
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed), CZ_ERR_ARGUMENT,
+                "the gradient of 'p0' in full precision is i32, wanted is a floating type"));
+    wrong.dtype = CZ_F32;
+    other.name = "other";
+    wrong.device = &other;
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed), CZ_ERR_ARGUMENT,
+                "the gradient of 'p0' in full precision is on device 'other', the parameter on"));
     subject_clear(&s);
     return status;
 }
