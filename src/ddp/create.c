@@ -155,27 +155,29 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     return CZ_OK;
 }
 
-/* The model may be gone, and its names with it. */
+/* The model may be gone for the program, and has its names as long as this froze it. */
 static void warn_of_marks(const cz_ddp *ddp)
 {
-    char list[120] = "";
+    char list[400] = "";
     int64_t count = 0;
-    if (ddp->params) {
-        for (int64_t p = 0; p < ddp->param_count; p++) {
-            const size_t used = strlen(list);
-            if (!atomic_load(&ddp->params[p].added_to))
-                continue;
-            if (count++ < 8)
-                snprintf(list + used, sizeof list - used, "%s%" PRId64, used ? ", " : "", p);
-        }
+    if (!ddp->froze || !ddp->params)
+        return;
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        const size_t used = strlen(list);
+        if (!atomic_load(&ddp->params[p].added_to))
+            continue;
+        if (count++ < 5)
+            snprintf(list + used, sizeof list - used, "%s'%.60s'", used ? ", " : "",
+                     cz__model_name(ddp->model, p));
     }
     if (count > 0)
         cz__log(CZ_LOG_WARN,
-                "ddp destroy: gradients of earlier passes without synchronisation were not "
-                "reduced, of %" PRId64
-                " parameters, by their numbers %s%s: where the model goes on, mark them in a pass "
-                "of the new ddp that does not synchronise",
-                count, list, count > 8 ? ", …" : "");
+                "rank %d: %s is destroyed before the gradients of passes without synchronisation "
+                "were reduced, those of %s%s (parameters: %" PRId64
+                "): where the model goes on, mark them in a pass of the new ddp that does not "
+                "synchronise",
+                cz_group_global_rank(ddp->group, cz_group_rank(ddp->group)), ddp->object.name, list,
+                count > 5 ? ", …" : "", count);
 }
 
 static void destroy(cz_ddp *ddp)
