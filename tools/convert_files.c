@@ -43,7 +43,8 @@ static cz_status append(file_writing *w, goal next)
 {
     goal *goals = cz__grow(w->goals, w->count, &w->capacity, sizeof *goals);
     if (!goals)
-        return cz_fail(CZ_ERR_MEMORY, "convert: a list of %" PRId64 " tensors", w->count + 1);
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a list of %" PRId64 " tensors",
+                       w->count + 1);
     w->goals = goals;
     w->goals[w->count++] = next;
     return CZ_OK;
@@ -174,7 +175,7 @@ static cz_status prepare(file_writing *w)
     qsort(w->goals, (size_t)w->count, sizeof *w->goals, by_place);
     w->block = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
     if (!w->block)
-        return cz_fail(CZ_ERR_MEMORY, "convert: a buffer of %d bytes", BLOCK);
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a buffer of %d bytes", BLOCK);
     uint64_t total = 0;
     for (int64_t i = 0; i < w->count; i++)
         total += w->goals[i].stored >= 0 ? w->goals[i].bytes : 0;
@@ -209,7 +210,7 @@ static cz_status write_files(file_writing *w, cz_state_dict **common)
 {
     conversion *c = w->c;
     if (!w->e.path)
-        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a path");
     if (c->format == FORMAT_TORCH) {
         metadata_say_lost(c->from);
         CZ_TRY(cz__exporting_for_torch(&w->e));
@@ -220,7 +221,7 @@ static cz_status write_files(file_writing *w, cz_state_dict **common)
     }
     w->e.options.common = *common;
     if (!cz__text_print(&c->made, "%s", w->e.path))
-        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a path");
     return write_or_discard(w);
 }
 

@@ -175,7 +175,8 @@ static cz_status make_index(cz__index *index, const conversion *c, const char *f
     index->buffer_count = from->buffer_count;
     index->stored = cz__calloc((size_t)count, sizeof *index->stored);
     if (!index->stored)
-        return cz_fail(CZ_ERR_MEMORY, "convert: a table of %" PRId64 " tensors", count);
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a table of %" PRId64 " tensors",
+                       count);
     for (int64_t i = 0; i < count; i++) {
         index->stored[i] = from->stored[i];
         index->stored[i].owner = -1;
@@ -233,7 +234,7 @@ static cz_status write_parts(parting *p, cz_state_dict **own)
 {
     CZ_TRY(prepare(p, 0, &p->leader, own));
     if (!cz__text_print(&p->c->made, "%s", cz__package_path(p->leader)))
-        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a path");
     if (!cz__package_leads(p->leader))
         return cz_fail(CZ_ERR_IO, "%s is there already: does a job save to this folder?",
                        cz__package_path(p->leader));
@@ -277,7 +278,7 @@ cz_status convert_to_parts(conversion *c)
     parting p = {.c = c};
     char *folder = cz__path_copy(c->to);
     if (!folder)
-        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
+        return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a path");
     cz_status status = make_index(&p.index, c, folder);
     if (status)
         goto done;

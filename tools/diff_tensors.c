@@ -156,7 +156,7 @@ cz_status diff_tensors(comparison *c)
     uint64_t total = 0;
     char *blocks = cz__allocate(CZ_MEMORY_STAGING, 2 * BLOCK);
     if (!blocks)
-        return cz_fail(CZ_ERR_MEMORY, "two blocks of %d bytes", BLOCK);
+        return cz_fail(CZ_ERR_MEMORY, "no memory for two blocks of %d bytes", BLOCK);
     for (int64_t i = 0; i < source_count(c->a); i++)
         total +=
             source_value_bytes(c->a, i) + (c->parameters_only ? 0 : source_state_bytes(c->a, i));

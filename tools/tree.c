@@ -38,7 +38,7 @@ typedef struct tree {
 
 static cz_status no_memory(void)
 {
-    return cz_fail(CZ_ERR_MEMORY, "a tree of names");
+    return cz_fail(CZ_ERR_MEMORY, "no memory for a tree of names");
 }
 
 static void clear(tree *t)

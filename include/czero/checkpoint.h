@@ -232,7 +232,8 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *  nothing is executed (docs/pytorch-files.md). A file that says nothing of an optimizer, as
  *  others' do, has parameters and buffers only: state stays as it is. Headers, names, shapes and
  *  sizes are verified before anything changes here, and checksums where there are any (PyTorch's
- *  files); each rank reads what it needs.
+ *  files); each rank reads what it needs. Unlike a load's, these are not compared again then: what
+ *  another program changes in the file meanwhile may be loaded.
  *
  *  Collective. @param path  seen by all ranks, the same content
  *  @param options  NULL, or `permissive` and `convert`; the others are for generations and stay as

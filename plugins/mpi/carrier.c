@@ -367,7 +367,9 @@ static cz_status start_carrier(void)
     if (error == 0)
         return CZ_OK;
     running = false;
-    return cz_fail(CZ_ERR_MEMORY, "mpi: no carrier thread (%s)", strerror(error));
+    return cz_fail(CZ_ERR_MEMORY,
+                   "mpi: no carrier thread (too little memory, or too many threads): %s",
+                   strerror(error));
 }
 
 /* Unless a group is made meanwhile. With the queue's lock. False: it does not come back from

@@ -59,7 +59,8 @@ static cz_status read_levels(cz_averager *averager, const cz_averager_level *lev
                         levels ? "" : " at NULL");
     averager->levels = cz__calloc((size_t)count, sizeof *averager->levels);
     if (!averager->levels)
-        return cz__fail(CZ_ERR_MEMORY, "averager: a table of %" PRId64 " levels", count);
+        return cz__fail(CZ_ERR_MEMORY, "averager: no memory for a table of %" PRId64 " levels",
+                        count);
     averager->level_count = count;
     for (int64_t k = 0; k < count; k++) {
         cz_averager_level level;
@@ -128,7 +129,7 @@ static cz_status equip(cz_averager *averager)
     cz_status status = CZ_OK;
     int64_t *tables = cz__calloc(4 * params, sizeof *tables);
     if (!tables)
-        return cz__fail(CZ_ERR_MEMORY, "averager: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "averager: no memory for tables of %zu parameters", params);
     for (int64_t k = 0; k < averager->level_count; k++) {
         cz__level *level = &averager->levels[k];
         if (!level->group)
@@ -176,7 +177,8 @@ static cz_status build_averager(cz_averager *averager, const cz_averager_level *
     averager->include = cz__calloc(params, sizeof *averager->include);
     return averager->values && averager->present && averager->include
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "averager: tables of %zu parameters", params);
+               : cz__fail(CZ_ERR_MEMORY, "averager: no memory for tables of %zu parameters",
+                          params);
 }
 
 static void describe_averager(cz__description *d, const void *context)

@@ -110,7 +110,7 @@ cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
                         ours.part_count, ours.world_size);
     cz_sampler *sampler = cz__calloc(1, sizeof *sampler);
     if (!sampler)
-        return cz__fail(CZ_ERR_MEMORY, "sampler: %zu bytes", sizeof *sampler);
+        return cz__fail(CZ_ERR_MEMORY, "sampler: no memory for %zu bytes", sizeof *sampler);
     sampler->options = ours;
     sampler->pieces.count = ours.part_count > 0 ? ours.part_count : ours.world_size;
     sampler->pieces.world_size = ours.world_size;

@@ -119,7 +119,7 @@ static cz_status prepare_creation(creation *c, cz_checkpoint *checkpoint, const 
                                   const cz_checkpoint_options *options)
 {
     if (!checkpoint)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a handle");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a handle");
     c->checkpoint = checkpoint;
     CZ_TRY(fill_object(checkpoint, folder, options));
     return cz__contents_at_first(checkpoint, &c->index);

@@ -129,7 +129,8 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
     *comparison = (cz__comparison){0};
     comparison->from = cz__calloc((size_t)count, sizeof *comparison->from);
     if (!comparison->from)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of %" PRId64 " tensors", count);
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of %" PRId64 " tensors",
+                        count);
     for (int64_t i = 0; i < count; i++)
         comparison->from[i] = compare_tensor(comparison, here, file, i, convert);
     for (int64_t i = 0; i < file->param_count + file->buffer_count; i++)
@@ -144,7 +145,7 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
     compare_rules(comparison, here, file);
     compare_parts(comparison, here, file);
     return comparison->differences.failed
-               ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of differences")
+               ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of differences")
                : CZ_OK;
 }
 
@@ -196,7 +197,7 @@ static cz_status list_members(adaptation *a, const cz_state_dict *groups)
         int64_t count;
         CZ_TRY(cz_state_dict_get_texts(entry, "params", &names, &count));
         if (count > 0 && !cz__names_reserve(&a->groups, count))
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of names");
+            return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of names");
         for (int64_t k = 0; k < count; k++)
             if (!cz__names_find(&a->groups, names[k], &other))
                 cz__names_add(&a->groups, names[k], g);
@@ -258,7 +259,7 @@ static cz_status adapt_members(const adaptation *a, int64_t number, cz_state_dic
     const int64_t count = cz__optim_group_param_count(a->optim, number);
     const char **names = cz__calloc((size_t)count, sizeof *names);
     if (!names)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of names");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of names");
     for (int64_t k = 0; k < count; k++)
         names[k] = member_of(a, number, k);
     const cz_status status = cz_state_dict_set_texts(out, "params", names, count);

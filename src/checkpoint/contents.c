@@ -47,7 +47,7 @@ static cz_status build_index(const cz_checkpoint *c, const cz__progress *progres
     index->stored =
         cz__calloc((size_t)(index->param_count + index->buffer_count), sizeof *index->stored);
     if (!index->stored)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of the tensors");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of the tensors");
     fill_index(c, index);
     if (c->zero)
         index->map = cz_zero_shard_map(c->zero);
@@ -97,7 +97,7 @@ static void describe_cuts(cz__description *d, const cz_shard_map *map)
         return;
     int64_t *begins = cz__calloc((size_t)ranges, sizeof *begins);
     if (!begins && d->status == CZ_OK)
-        d->status = cz__fail(CZ_ERR_MEMORY, "%s: the ranges of a map", d->part);
+        d->status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for the ranges of a map", d->part);
     if (begins)
         (void)cz__shard_map_even(map, &element_size, &ranges, begins, ranges);
     cz__describe_number(d, &(cz__subject){"the element size", "the shard map", -1, NULL, "is"},
@@ -242,7 +242,8 @@ static cz_status compare_replicas(const cz_checkpoint *c, const char *call, cons
     if (list)
         list_replicas(c, index, list, &count);
     else
-        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors", (long long)count);
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of %lld tensors",
+                          (long long)count);
     status = cz__check_replicas(c->group, &asker, list, count, status);
     cz__free(list);
     return status;
@@ -297,8 +298,9 @@ cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *inde
     const cz__progress none = {steps, used, NULL};
     *index = (cz__index){0};
     const cz_status status =
-        steps && used ? build_index(checkpoint, &none, index)
-                      : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of %zu parameters", params);
+        steps && used
+            ? build_index(checkpoint, &none, index)
+            : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for tables of %zu parameters", params);
     cz__free(steps);
     cz__free(used);
     return status;

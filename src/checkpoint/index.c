@@ -28,7 +28,8 @@ cz_status cz__index_complete(cz__index *index)
     if (index->optimizer)
         CZ_TRY(cz_state_dict_get_dict(index->optimizer, "state", &index->entries));
     if (!cz__names_reserve(&index->names, count))
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of %" PRId64 " names", count);
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of %" PRId64 " names",
+                        count);
     for (int64_t i = 0; i < count; i++) {
         if (cz__names_find(&index->names, index->stored[i].name, &other))
             return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%s'",
@@ -59,7 +60,7 @@ cz_status cz__index_add_metadata(cz__index *index, json_t *metadata)
     const char *key;
     json_t *value;
     if (!index->metadata && !(index->metadata = json_object()))
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: what is beside the tensors");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for what is beside the tensors");
     json_object_foreach(metadata, key, value)
     {
         if (strcmp(key, CZ__METADATA_KEY) == 0 || json_object_get(index->metadata, key))
@@ -111,9 +112,10 @@ cz_status cz__index_deal_rest(cz__index *index)
     int64_t *bytes = cz__calloc((size_t)count, sizeof *bytes), rest = 0;
     int64_t *members = cz__calloc((size_t)count, sizeof *members);
     int *owners = cz__calloc((size_t)count, sizeof *owners);
-    cz_status status = bytes && members && owners
-                           ? CZ_OK
-                           : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of the parameters");
+    cz_status status =
+        bytes && members && owners
+            ? CZ_OK
+            : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for tables of the parameters");
     if (status)
         goto done;
     list_rest(index, bytes, members, &rest);
@@ -139,7 +141,7 @@ cz_status cz__index_cut_evenly(cz__index *index)
     const int64_t params = index->param_count;
     int64_t *counts = cz__calloc((size_t)params, sizeof *counts);
     if (!counts)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of the parameters");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of the parameters");
     for (int64_t p = 0; p < params; p++)
         counts[p] = index->stored[p].count;
     const size_t size = params > 0 ? cz_dtype_size(index->stored[0].dtype) : 4;
@@ -166,7 +168,8 @@ cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored,
     cz__text_cut(name, 0);
     cz__text_print(name, "%s%s/%s[%" PRId64 ":%" PRId64 "]", slot ? "optimizer/" : "",
                    slot ? slot : values, index->stored[stored].name, begin, end);
-    return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a name of %zu bytes", name->count)
+    return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name of %zu bytes",
+                                   name->count)
                         : CZ_OK;
 }
 

@@ -18,7 +18,7 @@ static const char format_name[] = "czero checkpoint";
 
 static cz_status no_memory(void)
 {
-    return cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
+    return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for an index in JSON");
 }
 
 static cz_status print_stored(json_t *array, const cz__stored *stored)
@@ -176,7 +176,8 @@ static cz_status parse_all_stored(cz__index *index, const char *path)
     const int64_t count = index->param_count + index->buffer_count;
     index->stored = cz__calloc((size_t)count, sizeof *index->stored);
     if (!index->stored)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " tensors", path, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %" PRId64 " tensors", path,
+                        count);
     for (int64_t i = 0; i < count; i++) {
         const int64_t buffer = i - index->param_count;
         CZ_TRY(parse_stored(&index->stored[i],
@@ -209,7 +210,8 @@ static cz_status complete_order(map_members *m, int64_t params, const char *path
                               "%s: 'owners' has %" PRId64 " entries, 'order' %" PRId64
                               " for %" PRId64 " parameters",
                               path, m->number_count, m->order_count, params)
-                   : cz__fail(CZ_ERR_MEMORY, "%s: tables of %" PRId64 " parameters", path, params);
+                   : cz__fail(CZ_ERR_MEMORY, "%s: no memory for tables of %" PRId64 " parameters",
+                              path, params);
     }
     for (; count < m->order_count; count++)
         order[count] = m->order[count];
@@ -257,7 +259,7 @@ static cz_status parse_map(cz__index *index, const char *path)
     const json_t *map = json_object_get(index->json, "map");
     members.counts = cz__calloc((size_t)index->param_count, sizeof *members.counts);
     if (!members.counts)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " counts", path,
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %" PRId64 " counts", path,
                         index->param_count);
     for (int64_t p = 0; p < index->param_count; p++)
         members.counts[p] = index->stored[p].count;

@@ -38,8 +38,8 @@ cz_status cz__input_parse(cz__input *input, const char *bytes, size_t count)
     CZ_TRY(status);
     input->parts = cz__calloc((size_t)input->index.world_size, sizeof *input->parts);
     return input->parts ? CZ_OK
-                        : cz__fail(CZ_ERR_MEMORY, "%s: a table of %d parts", input->path,
-                                   input->index.world_size);
+                        : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %d parts",
+                                   input->path, input->index.world_size);
 }
 
 cz_status cz__input_open(cz__input *input, const char *path)
@@ -136,7 +136,9 @@ cz_status cz__input_have_blocks(cz__input *input)
 {
     if (!input->blocks)
         input->blocks = cz__calloc((size_t)input->index.world_size, sizeof *input->blocks);
-    return input->blocks ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "%s: checksums of blocks", input->path);
+    return input->blocks
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for checksums of blocks", input->path);
 }
 
 cz_status cz__input_hold(cz__input *input, int rank)
@@ -152,7 +154,7 @@ cz_status cz__input_hold(cz__input *input, int rank)
     input->held_room = input->held ? bytes : 0;
     input->held_bytes = 0;
     return input->held ? CZ_OK
-                       : cz__fail(CZ_ERR_MEMORY, "%s: a block of %zu bytes",
+                       : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a block of %zu bytes",
                                   input->parts[rank].path, bytes);
 }
 

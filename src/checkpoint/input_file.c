@@ -336,8 +336,9 @@ cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor t
     CZ_TRY(cz__block_sums_begin(&sums, blocks, cz__safetensors_data_bytes(file->header)));
     const part_verification v = {cz__allocate(CZ_MEMORY_STAGING, BATCH), tell, context, &sums};
     const cz_status status =
-        v.block ? verify_all(file, &v)
-                : cz__fail(CZ_ERR_MEMORY, "%s: a block of %d bytes", file->path, BATCH);
+        v.block
+            ? verify_all(file, &v)
+            : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a block of %d bytes", file->path, BATCH);
     cz__free(v.block);
     cz__block_sums_end(&sums, status == CZ_OK);
     return status;
@@ -351,7 +352,7 @@ static cz_status wait_for(cz__input_file *file, int64_t entry, void *data)
     cz__late_tensor *late =
         cz__grow(file->late, file->late_count, &file->late_capacity, sizeof *late);
     if (!late)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a list of tensors", file->path);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of tensors", file->path);
     file->late = late;
     file->late[file->late_count++] = (cz__late_tensor){entry, data};
     return CZ_OK;

@@ -220,7 +220,8 @@ static cz_status fetch_own(cz__loading *l, int32_t rank)
     const cz_checkpoint *c = l->checkpoint;
     CZ_TRY(cz__placement_parts(&l->placement, c->group, &l->input));
     int32_t *wants = cz__calloc((size_t)cz_group_size(c->group), sizeof *wants);
-    cz_status status = wants ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: what ranks ask for");
+    cz_status status =
+        wants ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for what ranks ask for");
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: own");
     if (status)
         goto done;

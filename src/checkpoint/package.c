@@ -59,7 +59,7 @@ static cz_status append(tensors *t, tensor_extent next)
 {
     tensor_extent *extents = cz__grow(t->extents, t->count, &t->capacity, sizeof *extents);
     if (!extents)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of %lld tensors",
                         (long long)t->count + 1);
     t->extents = extents;
     t->extents[t->count++] = next;
@@ -146,7 +146,7 @@ static cz_status write_extents(const tensors *t, cz__writer *writer, const cz__s
         CZ_TRY(append_extent(writer, &t->extents[i], source, block));
         cz__checksum_print(cz__writer_checksum(writer), digits);
         if (sums && json_array_append_new(sums, json_string(digits)) != 0)
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
+            return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of checksums");
     }
     return CZ_OK;
 }
@@ -179,7 +179,7 @@ static cz_status write_tensors(const tensors *t, int folder, const char *path,
     const bool reads = source && source->input;
     char *block = reads ? cz__allocate(CZ_MEMORY_STAGING, BLOCK) : NULL;
     if (reads && !block)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a block of %d bytes", BLOCK);
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a block of %d bytes", BLOCK);
     const cz_status status = write_through(t, folder, path, source, block, sums);
     cz__free(block);
     return status;
@@ -264,7 +264,7 @@ static cz_status describe_common(tensors *t, json_t **out)
             *out = NULL;
         }
     }
-    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
+    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of checksums");
 }
 
 /* `common` of the index: the dictionary, and the file of its tensors, null if it has none. */
@@ -282,7 +282,7 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
     if (status)
         goto done;
     if (!both)
-        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for an index in JSON");
     if (status)
         goto done;
     status = cz__index_print(index, both, &o->index);
@@ -409,7 +409,8 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
                              "rank", o->rank, "world_size", o->world_size, "bytes",
                              (json_int_t)o->part.head_bytes + (json_int_t)o->part.bytes, "header",
                              digits, "tensors", sums, "own", o->own);
-    cz_status status = mark ? cz__seal(mark, &text) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
+    cz_status status =
+        mark ? cz__seal(mark, &text) : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a mark");
     json_decref(mark);
     if (!status)
         status = cz__file_write_in(o->file, path, cz__text_get(&text), text.count);
@@ -422,7 +423,7 @@ static cz_status write_part(cz__package *o, cz__text *path)
     json_t *sums = json_array();
     cz_status status = cz__part_path(path, o->path, o->rank, o->world_size, "safetensors");
     if (!status && !sums)
-        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of checksums");
     o->wrote_part = true;
     if (status)
         goto done;
@@ -486,8 +487,12 @@ cz_status cz__package_start(cz__package *package)
         return CZ_OK;
     const int error = cz__thread_create(&package->thread, NULL, run, package);
     package->runs = error == 0;
-    return package->runs ? CZ_OK
-                         : cz__fail(CZ_ERR_MEMORY, "checkpoint: no thread: %s", strerror(error));
+    return package->runs
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY,
+                          "checkpoint: no thread to write it (too little memory, or too many "
+                          "threads): %s",
+                          strerror(error));
 }
 
 void cz__package_go(cz__package *package)

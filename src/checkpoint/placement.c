@@ -54,7 +54,7 @@ static cz_status find_indices(cz__placement *p, cz_group *group, const cz__input
                             p->identity ? cz__fingerprint(0, input->index.id, 32) : 0};
     seen_index *all = cz__calloc((size_t)ranks, sizeof *all);
     cz_status status =
-        all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: what %d ranks see", ranks);
+        all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for what %d ranks see", ranks);
     status = cz__agree(group, status, 0, NULL, "checkpoint: indices");
     if (status)
         goto done;
@@ -151,7 +151,8 @@ static cz_status deal(cz__placement *p, const cz__input *input, int size, const 
 static cz_status compare_views(cz__placement *p, cz_group *group, uint64_t own)
 {
     uint64_t *views = cz__calloc((size_t)cz_group_size(group), sizeof *views);
-    cz_status status = views ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: what ranks see");
+    cz_status status =
+        views ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for what ranks see");
     status = cz__agree(group, status, 0, NULL, "checkpoint: views");
     if (!status)
         status = cz_all_gather(group, &own, views, 1, CZ_I64, CZ_LABEL("checkpoint: views"));
@@ -180,8 +181,9 @@ cz_status cz__placement_parts(cz__placement *p, cz_group *group, const cz__input
     const size_t count = (size_t)input->index.world_size;
     dealt_part *parts = cz__calloc(count, sizeof *parts);
     p->readers = cz__calloc(count, sizeof *p->readers);
-    cz_status status =
-        parts && p->readers ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of parts");
+    cz_status status = parts && p->readers
+                           ? CZ_OK
+                           : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of parts");
     status = cz__agree(group, status, 0, NULL, "checkpoint: parts");
     if (!status)
         status = deal_parts(p, group, input, parts);
@@ -409,7 +411,7 @@ static cz_status have_memory(passage *p)
     p->counts = cz__calloc(2 * (size_t)cz_group_size(p->group), sizeof *p->counts);
     return p->block && p->counts
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "checkpoint: a block of %d bytes", BLOCK);
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a block of %d bytes", BLOCK);
 }
 
 static cz_status pass(cz__loading *l, bool common, const int32_t *wants)

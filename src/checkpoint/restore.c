@@ -184,7 +184,8 @@ static cz_status whole_map(const cz__loading *l, cz_shard_map **map)
     const int64_t count = l->here.param_count + l->here.buffer_count;
     int64_t *counts = cz__calloc((size_t)count, sizeof *counts);
     int *owners = cz__calloc((size_t)count, sizeof *owners);
-    cz_status status = counts && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
+    cz_status status =
+        counts && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for tables");
     if (status)
         goto done;
     for (int64_t i = 0; i < count; i++) {
@@ -228,7 +229,7 @@ static cz_status prepare_spreading(const cz__loading *l, spreading *s, cz_shard_
     s->data = cz__calloc(count, sizeof *s->data);
     s->include = cz__calloc(count, 1);
     if (!s->data || !s->include)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for tables");
     s->places = shared_places(l);
     CZ_TRY(whole_map(l, whole));
     if (l->placement.views)

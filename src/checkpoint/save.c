@@ -184,7 +184,7 @@ static cz_status take_snapshot(cz_checkpoint *c, cz__package *package)
         c->snapshot_bytes = c->snapshot ? bytes : 0;
     }
     if (bytes > 0 && !c->snapshot)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a copy of %zu bytes", bytes);
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a copy of %zu bytes", bytes);
     return cz__package_copy(package, c->snapshot);
 }
 

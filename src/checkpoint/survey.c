@@ -82,7 +82,8 @@ static cz_status add_names(cz__survey *s, DIR *directory)
             continue;
         seen *own = cz__grow(s->own, s->own_count, &s->own_capacity, sizeof *own);
         if (!own)
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %" PRId64 " generations",
+            return cz__fail(CZ_ERR_MEMORY,
+                            "checkpoint: no memory for a list of %" PRId64 " generations",
                             s->own_count + 1);
         s->own = own;
         s->own[s->own_count++] = next;
@@ -108,7 +109,7 @@ static cz_status add_mark(cz__survey *s, mark next)
 {
     mark *marks = cz__grow(s->marks, s->mark_count, &s->mark_capacity, sizeof *marks);
     if (!marks)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %" PRId64 " parts",
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of %" PRId64 " parts",
                         s->mark_count + 1);
     s->marks = marks;
     s->marks[s->mark_count++] = next;
@@ -199,7 +200,7 @@ static cz_status unite(cz__survey *s)
     for (int i = 0; i < CZ__GENERATIONS; i++)
         next[i] = at + i < s->own_count ? s->own[at + i] : (seen){-1, -1};
     cz_status status =
-        all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: lists of %d ranks", ranks);
+        all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for lists of %d ranks", ranks);
     status = cz__agree(s->group, status, 0, NULL, "checkpoint: folder");
     s->count = 0;
     if (status)
@@ -246,7 +247,8 @@ static cz_status count_parts(cz__survey *s)
     }
     uint8_t *parts = cz__calloc((size_t)total, 1);
     const cz_status mine =
-        parts ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: %" PRId64 " parts", total);
+        parts ? CZ_OK
+              : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for %" PRId64 " parts", total);
     if (parts) {
         for (int i = 0; i < s->count; at += rooms[i++]) {
             const int64_t count = count_marks(s, i, &first);
@@ -302,7 +304,8 @@ static cz_status complete(cz__survey *s)
 cz_status cz__survey_begin(cz__survey **out, cz_group *group, const char *folder)
 {
     cz__survey *s = cz__calloc(1, sizeof *s);
-    cz_status status = s ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of generations");
+    cz_status status =
+        s ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of generations");
     if (s) {
         *s = (cz__survey){
             .group = group, .path = folder, .folder = -1, .before = {INT64_MAX, INT64_MAX}};

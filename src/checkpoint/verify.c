@@ -91,7 +91,7 @@ static cz_status share_tables(cz__loading *l, const int64_t *counts, uint64_t *a
         if (blocks->sums)
             memcpy(blocks->sums, at, (size_t)counts[k] * sizeof *all);
         else
-            status = cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+            status = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for checksums of blocks");
         if (status)
             break;
     }
@@ -107,8 +107,9 @@ static cz_status share_blocks(cz__loading *l)
     if (cz_group_size(group) == 1)
         return CZ_OK;
     int64_t *counts = cz__calloc((size_t)ranks, sizeof *counts);
-    cz_status status = counts ? cz__input_have_blocks(&l->input)
-                              : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+    cz_status status =
+        counts ? cz__input_have_blocks(&l->input)
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for checksums of blocks");
     if (!status)
         for (int k = 0; k < ranks; k++)
             counts[k] = l->input.blocks[k].count;
@@ -121,7 +122,7 @@ static cz_status share_blocks(cz__loading *l)
     for (int k = 0; k < ranks; k++)
         total += counts[k];
     all = cz__calloc((size_t)total + 1, sizeof *all);
-    status = all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+    status = all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for checksums of blocks");
     status = cz__agree(group, status, 0, NULL, "checkpoint: blocks");
     if (!status)
         status = share_tables(l, counts, all, total);

@@ -282,7 +282,8 @@ static cz_status have_memory(cz__windows *w)
     w->receive_counts = cz__calloc(ranks, sizeof *w->receive_counts);
     w->places = cz__calloc(ranks, sizeof *w->places);
     if (!w->outgoing || !w->incoming || !w->send_counts || !w->receive_counts || !w->places)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: windows of %zu bytes", WINDOW_BYTES);
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for windows of %zu bytes",
+                        WINDOW_BYTES);
     return cz__reserve_create(&w->reserve, w->group, CZ__LONGEST);
 }
 

@@ -91,7 +91,7 @@ static cz_status table_create(tensor_table *table, cz_group *group, const cz_mod
     table->include = cz__calloc(count, sizeof *table->include);
     table->shared = cz__calloc(count, sizeof *table->shared);
     if (!table->counts || !table->data || !table->include || !table->shared)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu tensors", label, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %zu tensors", label, count);
     size_t bytes = 0;
     for (int64_t k = 0; k < table->count; k++) {
         const cz_tensor *tensor = tensor_at(model, k);

@@ -85,7 +85,7 @@ static cz_status rounds_create(rounds *r)
     if (status != CZ_OK)
         return cz__fail_in(status, "move");
     if (!r->send_counts || !r->receive_counts || !r->places)
-        return cz__fail(CZ_ERR_MEMORY, "move: tables of %zu ranks", ranks);
+        return cz__fail(CZ_ERR_MEMORY, "move: no memory for tables of %zu ranks", ranks);
     return CZ_OK;
 }
 

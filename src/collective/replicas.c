@@ -57,7 +57,8 @@ static cz_status take_fingerprints(comparison *c)
     c->highest = cz__calloc(count, sizeof *c->highest);
     c->of_ranks = cz__calloc((size_t)cz_group_size(c->group), sizeof *c->of_ranks);
     if (!c->own || !c->lowest || !c->highest || !c->of_ranks)
-        return cz__fail(CZ_ERR_MEMORY, "%s: tables of %zu tensors", c->asker->part, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for tables of %zu tensors", c->asker->part,
+                        count);
     for (int64_t k = 0; k < c->count; k++) {
         CZ_TRY(take_fingerprint(&c->list[k], &c->own[k]));
         c->lowest[k] = c->highest[k] = c->own[k];
@@ -159,7 +160,8 @@ cz_status cz__model_check_replicas(cz_group *group, const cz__asker *asker, cons
     const int64_t count = params + (buffers ? cz__model_buffer_count(model) : 0);
     cz__replica *list = cz__calloc((size_t)count, sizeof *list);
     if (!list && mine == CZ_OK)
-        mine = cz__fail(CZ_ERR_MEMORY, "%s: a list of %" PRId64 " tensors", asker->part, count);
+        mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of %" PRId64 " tensors",
+                        asker->part, count);
     if (list) {
         for (int64_t k = 0; k < count; k++)
             list[k] = k < params ? cz__replica_of_param(model, k)

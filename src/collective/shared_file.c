@@ -113,7 +113,8 @@ cz_status cz__shared_file_create(cz__shared_file *file, size_t bytes, void **dat
         return CZ_OK;
     const int error = errno;
     cz__shared_file_close(file);
-    return cz__fail(CZ_ERR_MEMORY, "shared: a block of %zu bytes: %s", bytes, strerror(error));
+    return cz__fail(CZ_ERR_MEMORY, "shared: no memory for a block of %zu bytes: %s", bytes,
+                    strerror(error));
 }
 
 void cz__shared_file_close(cz__shared_file *file)
@@ -165,6 +166,6 @@ cz_status cz__shared_file_open(const cz__shared_file *file, size_t bytes, void *
     const int error = errno;
     (void)close(number);
     return *data ? CZ_OK
-                 : cz__fail(CZ_ERR_MEMORY, "shared: no room for a block of %zu bytes: %s", bytes,
+                 : cz__fail(CZ_ERR_MEMORY, "shared: no memory for a block of %zu bytes: %s", bytes,
                             strerror(error));
 }

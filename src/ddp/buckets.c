@@ -161,7 +161,7 @@ static cz_status fill_buckets(bucket_draft *draft, cz_ddp *ddp, const int64_t *o
     draft->begins = cz__calloc(params, sizeof *draft->begins);
     draft->counts = cz__calloc(params, sizeof *draft->counts);
     if (!draft->bucket_of || !draft->sorted || !draft->begins || !draft->counts)
-        return cz__fail(CZ_ERR_MEMORY, "ddp: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "ddp: no memory for tables of %zu parameters", params);
     const int count = cz__ddp_assign(cz__model_param_size, ddp->model, ddp->param_count, order,
                                      ddp->options.first_bucket_bytes, ddp->options.bucket_bytes,
                                      draft->bucket_of);
@@ -170,7 +170,7 @@ static cz_status fill_buckets(bucket_draft *draft, cz_ddp *ddp, const int64_t *o
     draft->full = cz__calloc((size_t)count, sizeof *draft->full);
     draft->count = draft->buckets ? count : 0;
     if (!draft->buckets || !draft->launch || !draft->full)
-        return cz__fail(CZ_ERR_MEMORY, "ddp: %d buckets", count);
+        return cz__fail(CZ_ERR_MEMORY, "ddp: no memory for %d buckets", count);
     sort(draft, ddp, order);
     for (int b = 0; b < count; b++) {
         cz_bucket *bucket = &draft->buckets[b];
@@ -181,7 +181,7 @@ static cz_status fill_buckets(bucket_draft *draft, cz_ddp *ddp, const int64_t *o
         bucket->bytes = count_bytes(draft, ddp, bucket);
         bucket->include = cz__calloc(params, sizeof *bucket->include);
         if (!bucket->include)
-            return cz__fail(CZ_ERR_MEMORY, "ddp: bucket %d of %d", b, count);
+            return cz__fail(CZ_ERR_MEMORY, "ddp: no memory for bucket %d of %d", b, count);
     }
     return cut(draft, ddp);
 }
@@ -298,7 +298,9 @@ static cz_status rebuild(cz_ddp *ddp)
     const int64_t params = ddp->param_count;
     uint8_t *seen = cz__calloc((size_t)params, sizeof *seen);
     cz_status status =
-        seen ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "ddp: a table of %" PRId64 " parameters", params);
+        seen ? CZ_OK
+             : cz__fail(CZ_ERR_MEMORY, "ddp: no memory for a table of %" PRId64 " parameters",
+                        params);
     int64_t count = atomic_load(&ddp->arrived);
     status = cz__agree(ddp->control, status, 0, NULL, "ddp: rebuild");
     if (status)

@@ -59,7 +59,7 @@ static cz_status allocate(cz_ddp *ddp)
     ddp->buffered = cz__calloc(params, sizeof *ddp->buffered);
     if (!ddp->params || !ddp->trained || !ddp->gradients || !ddp->results || !ddp->arrivals ||
         !ddp->taking || !ddp->offsets || !ddp->buffered)
-        return cz__fail(CZ_ERR_MEMORY, "ddp: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "ddp: no memory for tables of %zu parameters", params);
     for (size_t p = 0; p < params; p++)
         ddp->params[p].uses = 1;
     return CZ_OK;

@@ -174,7 +174,8 @@ static void start_thread(rank_run *run, int rank)
     self->started = error == 0;
     if (self->started)
         return;
-    cz__fail(CZ_ERR_MEMORY, "no thread (error %d)", error);
+    cz__fail(CZ_ERR_MEMORY, "no thread for it (too little memory, or too many threads): %s",
+             strerror(error));
     pthread_mutex_lock(&run->lock);
     record_failure(run, rank, CZ_ERR_MEMORY, cz_last_error());
     run->running--;

@@ -30,7 +30,8 @@ static cz_status take_members(cz_post_local_sgd *s, int count)
 {
     s->members = cz__calloc((size_t)count, sizeof *s->members);
     return s->members ? CZ_OK
-                      : cz__fail(CZ_ERR_MEMORY, "post-local SGD: a table of %d ranks", count);
+                      : cz__fail(CZ_ERR_MEMORY, "post-local SGD: no memory for a table of %d ranks",
+                                 count);
 }
 
 static cz_status read_subgroup(cz_post_local_sgd *s, const cz_group *group)
@@ -57,7 +58,7 @@ static cz_status find_machine(cz_post_local_sgd *s, cz_group *group)
     int64_t *machines = cz__calloc((size_t)ranks, sizeof *machines);
     cz_status mine = take_members(s, ranks);
     if (mine == CZ_OK && !machines)
-        mine = cz__fail(CZ_ERR_MEMORY, "post-local SGD: a table of %d ranks", ranks);
+        mine = cz__fail(CZ_ERR_MEMORY, "post-local SGD: no memory for a table of %d ranks", ranks);
     (void)gethostname(name, sizeof name - 1);
     const int64_t machine = (int64_t)cz__fingerprint(0, name, strlen(name));
     cz_status status = cz__agree(group, mine, 0, NULL, "post-local SGD");

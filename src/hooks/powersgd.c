@@ -76,7 +76,7 @@ cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
     s->starts = cz__calloc((size_t)s->param_count, sizeof *s->starts);
     if (!s->errors || !s->starts) {
         cz_powersgd_destroy(&s);
-        return cz__fail(CZ_ERR_MEMORY, "powersgd: tables of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY, "powersgd: no memory for tables of %" PRId64 " parameters",
                         cz__model_param_count(model));
     }
     start_seeds(s, 0);
@@ -330,7 +330,8 @@ static cz_status read(const cz_powersgd *s, const cz_state_dict *dict, cz_powers
     draft->errors = cz__calloc((size_t)s->param_count, sizeof *draft->errors);
     draft->starts = cz__calloc((size_t)s->param_count, sizeof *draft->starts);
     if (!draft->errors || !draft->starts)
-        return cz__fail(CZ_ERR_MEMORY, "powersgd load: tables of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "powersgd load: no memory for tables of %" PRId64 " parameters",
                         s->param_count);
     CZ_TRY(read_memories(s, dict, "q", draft->starts));
     return read_memories(s, dict, "errors", draft->errors);

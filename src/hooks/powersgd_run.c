@@ -24,8 +24,9 @@ cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind
         return CZ_OK;
     cz__free(memory->data);
     *memory = (cz__powersgd_memory){cz__allocate(kind, bytes), count, dtype, false};
-    return memory->data ? CZ_OK
-                        : cz__fail(CZ_ERR_MEMORY, "powersgd: no %zu bytes to remember", bytes);
+    return memory->data
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "powersgd: no memory for %zu bytes to remember", bytes);
 }
 
 /* ---- which gradients become matrices ---- */

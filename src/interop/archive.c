@@ -131,7 +131,8 @@ static cz_status list_keys(cz_archive *a)
     json_t *text, *const all = a->input.index.metadata;
     a->keys = cz__calloc(json_object_size(all) + 1, sizeof *a->keys);
     if (!a->keys)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a list of what is beside the tensors", a->input.path);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of what is beside the tensors",
+                        a->input.path);
     json_object_foreach(all, key, text)
     {
         a->keys[a->key_count++] = key;

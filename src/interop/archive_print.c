@@ -77,7 +77,8 @@ cz_status cz_archive_fingerprint(cz_archive *archive, uint64_t fingerprint[2])
     CZ_TRY(cz_archive_get_info(archive, &info));
     void *block = cz__allocate(CZ_MEMORY_GENERAL, BLOCK_BYTES);
     if (!block)
-        return cz__fail(CZ_ERR_MEMORY, "archive fingerprint: %d bytes", (int)BLOCK_BYTES);
+        return cz__fail(CZ_ERR_MEMORY, "archive fingerprint: no memory for %d bytes",
+                        (int)BLOCK_BYTES);
     cz_status status = CZ_OK;
     for (int64_t place = 0; place < info.param_count && !status; place++)
         status = add_param(archive, place, block, print);

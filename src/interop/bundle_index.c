@@ -68,7 +68,7 @@ static cz_status reserve_buffers(sorting *s, int64_t count)
     s->tells = true;
     return cz__names_reserve(&s->buffers, count)
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "%s: a list of buffers", s->bundle->path);
+               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of buffers", s->bundle->path);
 }
 
 static cz_status list_buffers_of_torch(sorting *s)
@@ -257,7 +257,8 @@ static cz_status build_index(sorting *s, cz__index *index)
         has_model(b) ? b->tensor_count : s->here->param_count + s->here->buffer_count;
     index->stored = cz__calloc((size_t)count, sizeof *index->stored);
     if (!index->stored)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " tensors", b->path, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %" PRId64 " tensors", b->path,
+                        count);
     if (has_model(b))
         fill(s, index);
     else

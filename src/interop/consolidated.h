@@ -29,7 +29,7 @@ static inline cz_status cz__consolidated_name(cz__text *name, const char *stored
         cz__text_print(name, CZ__CONSOLIDATED_STATE "%s/%s", slot, stored);
     else
         cz__text_print(name, "%s", stored);
-    return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a name") : CZ_OK;
+    return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name") : CZ_OK;
 }
 
 #endif

@@ -48,7 +48,8 @@ cz_status cz__coverage_add(cz__coverage *c, const cz__safetensors *header, int r
             continue;
         covered *list = cz__grow(c->list, c->count, &c->capacity, sizeof *list);
         if (!list)
-            return cz__fail(CZ_ERR_MEMORY, "a list of %" PRId64 " tensors", c->count + 1);
+            return cz__fail(CZ_ERR_MEMORY, "no memory for a list of %" PRId64 " tensors",
+                            c->count + 1);
         c->list = list;
         c->list[c->count++] = range;
     }
@@ -158,7 +159,7 @@ static cz_status check_stored(checking *k, const cz__index *index, int64_t i)
         cz__text_print(&k->name, "optimizer/%s/%s", slot, s->name);
         CZ_TRY(check_one(k, cz__text_get(&k->name), s->count));
     }
-    return k->name.failed ? cz__fail(CZ_ERR_MEMORY, "a name") : CZ_OK;
+    return k->name.failed ? cz__fail(CZ_ERR_MEMORY, "no memory for a name") : CZ_OK;
 }
 
 cz_status cz__coverage_check(cz__coverage *c, const cz__index *index, cz__coverage_problem problem,

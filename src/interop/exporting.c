@@ -60,7 +60,8 @@ static cz_status append(cz__exporting *e, cz__run run)
         return CZ_OK;
     cz__run *runs = cz__grow(e->runs, e->count, &e->capacity, sizeof *runs);
     if (!runs)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint export: a list of %" PRId64 " spans",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "checkpoint export: no memory for a list of %" PRId64 " spans",
                         e->count + 1);
     e->runs = runs;
     e->runs[e->count++] = run;
@@ -132,7 +133,8 @@ cz_status cz__exporting_prepare(cz__exporting *e)
         qsort(e->runs, (size_t)e->count, sizeof *e->runs, by_place);
     e->buffer = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
     return e->buffer ? CZ_OK
-                     : cz__fail(CZ_ERR_MEMORY, "checkpoint export: a buffer of %d bytes", BLOCK);
+                     : cz__fail(CZ_ERR_MEMORY,
+                                "checkpoint export: no memory for a buffer of %d bytes", BLOCK);
 }
 
 /* ---- writing ---- */
@@ -324,8 +326,9 @@ cz_status cz__exporting_have_files(cz__exporting *e)
     e->inodes = cz__calloc(count + 1, sizeof *e->inodes);
     for (size_t f = 0; e->files && f < count; f++)
         e->files[f] = -1;
-    return e->files && e->inodes ? CZ_OK
-                                 : cz__fail(CZ_ERR_MEMORY, "checkpoint export: a list of files");
+    return e->files && e->inodes
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a list of files");
 }
 
 void cz__exporting_close_files(cz__exporting *e)

@@ -24,7 +24,7 @@ typedef struct laying {
 
 static cz_status no_memory(void)
 {
-    return cz__fail(CZ_ERR_MEMORY, "checkpoint export: what the files hold");
+    return cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for what the files hold");
 }
 
 /* ---- tensors to files ---- */

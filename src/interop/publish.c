@@ -380,9 +380,10 @@ static cz_status publish_folder(cz__exporting *e)
     cz__text index = {0}, beside = {0};
     const earlier before = {json_object(), json_object()};
     cz__text_print(&index, "%s/" CZ__CONSOLIDATED_INDEX, e->path);
-    cz_status status = index.failed || !before.indexed || !before.left
-                           ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: names of files")
-                           : cz__unfinished_name(&beside, cz__text_get(&index));
+    cz_status status =
+        index.failed || !before.indexed || !before.left
+            ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for names of files")
+            : cz__unfinished_name(&beside, cz__text_get(&index));
     if (status)
         goto done;
     status = check_target(cz__text_get(&index));

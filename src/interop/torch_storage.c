@@ -15,7 +15,7 @@ typedef cz__torch_payload payload;
 
 cz_status cz__torch_no_memory(void)
 {
-    return cz__fail(CZ_ERR_MEMORY, "checkpoint export: what a file for torch holds");
+    return cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for what a file for torch holds");
 }
 
 /* ---- in the pickle ---- */

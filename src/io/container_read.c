@@ -174,7 +174,7 @@ static cz_status read_entry(cz__container *c, zip_uint64_t number)
                                .crc = about.crc,
                                .unusual = unusual(&about)};
     if (!e->name)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a list of entries", c->path);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of entries", c->path);
     c->count++;
     return e->bytes > 0 && !e->unusual ? locate(c, e) : CZ_OK;
 }
@@ -224,7 +224,7 @@ static cz_status read_entries(cz__container *c)
     const zip_int64_t count = zip_get_num_entries(c->zip, 0);
     c->entries = cz__calloc((size_t)count, sizeof *c->entries);
     if (!c->entries)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a list of entries", c->path);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of entries", c->path);
     for (zip_int64_t i = 0; i < count; i++)
         CZ_TRY(read_entry(c, (zip_uint64_t)i));
     if (c->count == 0)

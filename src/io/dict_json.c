@@ -18,7 +18,7 @@ typedef struct json_writing {
 
 static cz_status no_memory(const json_writing *to)
 {
-    return cz__fail(CZ_ERR_MEMORY, "state dictionary: '%s' as JSON",
+    return cz__fail(CZ_ERR_MEMORY, "state dictionary: no memory for '%s' as JSON",
                     to->name.bytes ? cz__show(to->name.bytes + to->prefix).text : "");
 }
 
@@ -203,7 +203,7 @@ typedef struct json_reading {
 
 static cz_status no_room(const json_reading *from)
 {
-    return cz__fail(CZ_ERR_MEMORY, "%s: '%s'", from->where,
+    return cz__fail(CZ_ERR_MEMORY, "%s: no memory for '%s'", from->where,
                     from->path.bytes ? cz__show(from->path.bytes).text : "");
 }
 

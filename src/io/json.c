@@ -162,12 +162,12 @@ cz_status cz__seal(const json_t *object, cz__text *text)
 {
     char digits[DIGITS + 1];
     if (!cz__text_json(text, object))
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a JSON text");
     cz__text_cut(text, text->count - 1); /* the last } */
     cz__checksum_print(cz__checksum_of(text->bytes, text->count), digits);
     return cz__text_print(text, BEFORE "%s" AFTER, digits)
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a JSON text");
 }
 
 static cz_status check_seal(const char *path, const char *bytes, size_t count)
@@ -212,7 +212,7 @@ cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size
         return CZ_OK;
     if (memory ||
         (!json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory)))
-        return cz__fail(CZ_ERR_MEMORY, "%s: its %zu bytes of JSON", path, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for its %zu bytes of JSON", path, count);
     const cz_status status = cz__fail(CZ_ERR_FORMAT, "%s: %s (line %d, column %d)", path,
                                       json ? "no JSON object" : cz__show(error.text).text,
                                       json ? 1 : error.line, json ? 1 : error.column);
@@ -264,7 +264,7 @@ cz_status cz__json_set(json_t *object, const char *key, json_t *value)
 {
     return json_object_set_new(object, key, value) == 0
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "checkpoint: '%s' in JSON", key);
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for '%s' in JSON", key);
 }
 
 cz_status cz__json_integers(const json_t *object, const char *path, const char *key, int64_t lowest,
@@ -276,7 +276,7 @@ cz_status cz__json_integers(const json_t *object, const char *path, const char *
     *count = (int64_t)json_array_size(array);
     int64_t *numbers = cz__calloc((size_t)*count, sizeof *numbers);
     if (!numbers)
-        return cz__fail(CZ_ERR_MEMORY, "%s: %" PRId64 " numbers", path, *count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for %" PRId64 " numbers", path, *count);
     for (int64_t i = 0; i < *count; i++) {
         const json_t *value = json_array_get(array, (size_t)i);
         numbers[i] = json_integer_value(value);

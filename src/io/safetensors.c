@@ -12,7 +12,7 @@
 cz_status cz__safetensors_create(cz__safetensors **out)
 {
     *out = cz__calloc(1, sizeof **out);
-    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "safetensors: a header");
+    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "safetensors: no memory for a header");
 }
 
 void cz__safetensors_destroy(cz__safetensors **header)
@@ -129,7 +129,8 @@ cz_status cz__safetensors_add(cz__safetensors *header, const char *name, cz_dtyp
         cz__free(copy);
         if (header->tensors_json.bytes)
             cz__text_cut(&header->tensors_json, before);
-        return cz__fail(CZ_ERR_MEMORY, "safetensors: tensor '%s'", cz__show(name).text);
+        return cz__fail(CZ_ERR_MEMORY, "safetensors: no memory for tensor '%s'",
+                        cz__show(name).text);
     }
     cz__names_add(&header->names, copy, header->count);
     header->entries[header->count++] = entry;
@@ -205,7 +206,8 @@ cz_status cz__safetensors_set_metadata(cz__safetensors *header, const char *key,
                         key ? cz__show(key).text : "", key && value ? "not UTF-8" : "NULL");
     const bool is_there = json_object_get(header->metadata, key) != NULL;
     if (!(is_there ? replace_metadata : append_metadata)(header, key, value))
-        return cz__fail(CZ_ERR_MEMORY, "safetensors: metadata '%s'", cz__show(key).text);
+        return cz__fail(CZ_ERR_MEMORY, "safetensors: no memory for metadata '%s'",
+                        cz__show(key).text);
     return CZ_OK;
 }
 
@@ -240,7 +242,7 @@ cz_status cz__safetensors_dump(const cz__safetensors *header, char **bytes, size
                         length, header->count, CZ__SAFETENSORS_HEADER_MAX);
     char *const dump = cz__allocate(CZ_MEMORY_GENERAL, total);
     if (!dump)
-        return cz__fail(CZ_ERR_MEMORY, "safetensors: a header of %zu bytes", total);
+        return cz__fail(CZ_ERR_MEMORY, "safetensors: no memory for a header of %zu bytes", total);
     for (int i = 0; i < 8; i++)
         dump[i] = (char)((uint64_t)length >> 8 * i);
     char *at = stpcpy(dump + 8, opening(header));

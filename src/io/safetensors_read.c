@@ -109,7 +109,8 @@ static cz_status load_json(json_t **json, const char *path, const char *bytes, s
         return CZ_OK;
     if (errno == ENOMEM || error.text[0] == '\0' ||
         json_error_code(&error) == json_error_out_of_memory)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a header with %zu bytes for one thing", path, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a header with %zu bytes for one thing",
+                        path, count);
     return no_json(path, at + (size_t)error.position, error.text);
 }
 
@@ -276,7 +277,7 @@ static cz_status reserve(cz__safetensors *header, const char *path, const char *
     header->by_name = cz__calloc(count, sizeof *header->by_name);
     return header->name_bytes && header->entries && header->by_name
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "%s: %zu tensors", path, count);
+               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu tensors", path, count);
 }
 
 /* One member after the other, so that a tree is never larger than what one tensor needs. */
@@ -425,7 +426,7 @@ cz_status cz__safetensors_read(cz__safetensors **out, int file, const char *path
     const size_t count = 8 + (size_t)length;
     char *const bytes = cz__allocate(CZ_MEMORY_GENERAL, count);
     if (!bytes)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a header of %zu bytes", path, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a header of %zu bytes", path, count);
     cz_status status = read_bytes(file, path, bytes, count);
     if (!status)
         status = cz__safetensors_parse(out, path, bytes, count, file_bytes);

@@ -197,7 +197,7 @@ cz_status cz__block_sums_begin(cz__block_sums *s, cz__block_table *blocks, uint6
     if (blocks->sums && s->state)
         return CZ_OK;
     cz__block_sums_end(s, false);
-    return cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+    return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for checksums of blocks");
 }
 
 void cz__block_sums_add(cz__block_sums *s, const char *bytes, size_t count)

@@ -197,7 +197,8 @@ static cz_status build_join(cz_join *join, int ranks, const cz_joinable *joinabl
     join->identities = cz__calloc((size_t)count, sizeof *join->identities);
     join->words = cz__calloc((size_t)ranks, sizeof *join->words);
     if (!join->joinables || !join->identities || !join->words)
-        return cz__fail(CZ_ERR_MEMORY, "join: tables of %d joinables, %d ranks", count, ranks);
+        return cz__fail(CZ_ERR_MEMORY, "join: no memory for tables of %d joinables, %d ranks",
+                        count, ranks);
     join->count = count;
     CZ_TRY(read_options(join, joinables, options));
     for (int k = 0; k < count; k++) {
@@ -303,7 +304,7 @@ static cz_status shadow(cz_join *join)
     if (++join->shadows == LONG_SHADOW + 1)
         cz__log(CZ_LOG_WARN,
                 "join: rank %d has shadowed %d calls of other ranks: inputs are very uneven",
-                cz_group_rank(join->group), LONG_SHADOW);
+                cz_group_global_rank(join->group, cz_group_rank(join->group)), LONG_SHADOW);
     return joinable->shadow ? CZ__CALL_PROGRAM(joinable->shadow(joinable->object, join)) : CZ_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -381,7 +382,10 @@ cz_status cz__executor_create(cz__executor **out, const cz__executor_calls *call
         inline_only ? 0 : cz__thread_create(&executor->thread, NULL, thread_main, executor);
     if (error) {
         cz__executor_free(executor);
-        return cz__fail(CZ_ERR_MEMORY, "group: no executor thread (error %d)", error);
+        return cz__fail(CZ_ERR_MEMORY,
+                        "group: no thread for operations (too little memory, or too many "
+                        "threads): %s",
+                        strerror(error));
     }
     *out = executor;
     return CZ_OK;

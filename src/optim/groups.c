@@ -43,8 +43,9 @@ static cz_status allocate_group(cz_optim *optim, int64_t k, int64_t param_count)
     group->prepared = cz__calloc(CZ__PREPARED, sizeof *group->prepared);
     if (!group->params || !group->hypers || !group->prepared)
         return cz__fail(CZ_ERR_MEMORY,
-                        "optim: parameter group %" PRId64 " of %" PRId64 " parameters", k,
-                        param_count);
+                        "optim: no memory for parameter group %" PRId64 " of %" PRId64
+                        " parameters",
+                        k, param_count);
     group->param_count = param_count;
     return CZ_OK;
 }
@@ -71,7 +72,7 @@ static cz_status fill_whole(cz_optim *optim)
 {
     int64_t *all = cz__calloc((size_t)optim->param_count, sizeof *all);
     if (!all)
-        return cz__fail(CZ_ERR_MEMORY, "optim: a list of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a list of %" PRId64 " parameters",
                         optim->param_count);
     for (int64_t p = 0; p < optim->param_count; p++)
         all[p] = p;
@@ -101,7 +102,8 @@ static cz_status set_defaults(cz_optim *optim, const cz_hyper *hypers)
 {
     optim->defaults = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->defaults);
     if (!optim->defaults)
-        return cz__fail(CZ_ERR_MEMORY, "optim: %d hyper-parameters", optim->rule->hyper_count);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for %d hyper-parameters",
+                        optim->rule->hyper_count);
     cz__rule_defaults(optim->rule, optim->defaults);
     return cz__rule_set_list(optim->rule, optim->defaults, hypers);
 }
@@ -117,7 +119,8 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
     optim->group_room = optim->group_count;
     optim->groups = cz__calloc((size_t)optim->group_count, sizeof *optim->groups);
     if (!optim->groups)
-        return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", optim->group_count);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for %" PRId64 " parameter groups",
+                        optim->group_count);
     if (options->groups)
         CZ_TRY(fill_listed(optim, options));
     else
@@ -155,7 +158,8 @@ static cz_status have_room(cz_optim *optim)
     const int64_t room = optim->group_room > 0 ? 2 * optim->group_room : 1;
     cz__optim_group *groups = cz__calloc((size_t)room, sizeof *groups);
     if (!groups)
-        return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", count + 1);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for %" PRId64 " parameter groups",
+                        count + 1);
     if (count > 0)
         memcpy(groups, optim->groups, (size_t)count * sizeof *groups);
     cz__free(optim->groups);

@@ -66,7 +66,8 @@ static cz_status build_in_backward(cz_in_backward *in_backward, cz_optim *const 
     in_backward->marked = cz__calloc((size_t)in_backward->param_count, sizeof *in_backward->marked);
     in_backward->has_lock = pthread_mutex_init(&in_backward->lock, NULL) == 0;
     if (!in_backward->optims || !in_backward->marked || !in_backward->has_lock)
-        return cz__fail(CZ_ERR_MEMORY, "in backward: tables of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "in backward: no memory for tables of %" PRId64 " parameters",
                         in_backward->param_count);
     memcpy(in_backward->optims, optims, (size_t)count * sizeof(cz_optim *));
     return CZ_OK;

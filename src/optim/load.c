@@ -99,7 +99,7 @@ static cz_status begin_group(const cz_optim *optim, int64_t g, cz__loaded_group 
     group->hypers = cz__calloc(hypers, sizeof *group->hypers);
     group->extras = cz__calloc(room, sizeof *group->extras);
     if (!group->hypers || !group->extras)
-        return cz__fail(CZ_ERR_MEMORY, "load: %zu hyper-parameters", hypers + room);
+        return cz__fail(CZ_ERR_MEMORY, "load: no memory for %zu hyper-parameters", hypers + room);
     if (hypers > 0)
         memcpy(group->hypers, present->hypers, hypers * sizeof *group->hypers);
     if (extras > 0)
@@ -192,7 +192,8 @@ static cz_status load_groups(cz__load *load, const cz_state_dict *dict)
     const cz_status status =
         numbers && taken
             ? load_all(load, groups, numbers, taken)
-            : cz__fail(CZ_ERR_MEMORY, "load: a table of %" PRId64 " parameter groups", count);
+            : cz__fail(CZ_ERR_MEMORY, "load: no memory for a table of %" PRId64 " parameter groups",
+                       count);
     cz__free(numbers);
     cz__free(taken);
     return status;
@@ -380,7 +381,7 @@ static cz_status check_all(cz__load *load, const cz_state_dict *dict)
     load->groups = cz__calloc((size_t)optim->group_count, sizeof *load->groups);
     load->scalars = cz__calloc(params * (size_t)optim->scalar_count, sizeof *load->scalars);
     if (!load->params || !load->groups || !load->scalars)
-        return cz__fail(CZ_ERR_MEMORY, "load: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "load: no memory for tables of %zu parameters", params);
     CZ_TRY(cz_state_dict_get_text(dict, "rule", &rule));
     if (strcmp(rule, optim->rule->name) != 0)
         return cz__fail(CZ_ERR_ARGUMENT,

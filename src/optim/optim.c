@@ -106,7 +106,7 @@ static cz_status allocate_tables(cz_optim *optim)
         cz__calloc(count * (size_t)optim->rule->sum_count, sizeof *optim->sum_values);
     if (!optim->group_of || !optim->steps || !optim->used || !optim->expected ||
         !optim->scalars_used || !optim->scalars || !optim->values || !optim->sum_values)
-        return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for tables of %zu parameters", count);
     for (size_t p = 0; p < count; p++)
         optim->group_of[p] = -1;
     return CZ_OK;
@@ -255,7 +255,7 @@ static cz_status own_everything(cz_optim *optim)
     optim->gradients = cz__calloc(count, sizeof *optim->gradients);
     if (!counts || !optim->gradients) {
         cz__free(counts);
-        return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for tables of %zu parameters", count);
     }
     for (int64_t p = 0; p < optim->param_count; p++)
         counts[p] = cz_tensor_count(cz__model_value(optim->model, p));

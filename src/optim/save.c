@@ -84,7 +84,8 @@ static cz_status save_names(const cz_optim *optim, const cz__optim_group *group,
 {
     const char **names = cz__calloc((size_t)group->param_count, sizeof *names);
     if (!names)
-        return cz__fail(CZ_ERR_MEMORY, "optim: a list of %" PRId64 " names", group->param_count);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a list of %" PRId64 " names",
+                        group->param_count);
     for (int64_t k = 0; k < group->param_count; k++)
         names[k] = cz__model_name(optim->model, group->params[k]);
     const cz_status status = cz_state_dict_set_texts(entry, "params", names, group->param_count);

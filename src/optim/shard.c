@@ -275,7 +275,7 @@ static cz_status list_spans(const cz_optim *optim, cz__optim_shard *shard, int r
 {
     shard->first_span = cz__calloc((size_t)optim->param_count, sizeof *shard->first_span);
     if (!shard->first_span)
-        return cz__fail(CZ_ERR_MEMORY, "optim: a table of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a table of %" PRId64 " parameters",
                         optim->param_count);
     for (int64_t p = 0; p < optim->param_count; p++)
         shard->first_span[p] = -1;
@@ -284,7 +284,7 @@ static cz_status list_spans(const cz_optim *optim, cz__optim_shard *shard, int r
     shard->spans = cz__calloc(count, sizeof *shard->spans);
     shard->slots = cz__calloc(cells, sizeof *shard->slots);
     if (!shard->spans || !shard->slots)
-        return cz__fail(CZ_ERR_MEMORY, "optim: a list of %zu spans", count);
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a list of %zu spans", count);
     add_spans(optim, shard, rank);
     return CZ_OK;
 }
@@ -381,7 +381,8 @@ static cz_status allocate_work(const cz_optim *optim, cz__optim_shard *shard)
     shard->prepared = cz__calloc(rows, sizeof *shard->prepared);
     return shard->sums && shard->prepared
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "optim: %zu partial sums of %zu spans", sums, rows);
+               : cz__fail(CZ_ERR_MEMORY, "optim: no memory for %zu partial sums of %zu spans", sums,
+                          rows);
 }
 
 /* The place of the same span, -1: there is none. */

@@ -144,7 +144,7 @@ static cz_status allocate(cz_parts *parts)
     parts->sources = cz__calloc(count, sizeof *parts->sources);
     if (!all || !parts->any || !parts->shares || !parts->all_shares || !parts->terms.sources ||
         !parts->sources)
-        return cz__fail(CZ_ERR_MEMORY, "parts: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "parts: no memory for tables of %zu parameters", params);
     void *zeros;
     CZ_TRY(parts->device->allocate(CZ_MEMORY_STAGING, 2 * CZ__TILE_BYTES, &zeros));
     parts->zeros = zeros;
@@ -502,7 +502,8 @@ cz_status cz_parts_set_weights(cz_parts *parts, const double *weights)
     cz_status mine = check_weights(parts, weights);
     double *all = mine == CZ_OK ? cz__calloc(count, sizeof *all) : NULL;
     if (mine == CZ_OK && !all)
-        mine = cz__fail(CZ_ERR_MEMORY, "parts set_weights: a table of %zu parts", count);
+        mine =
+            cz__fail(CZ_ERR_MEMORY, "parts set_weights: no memory for a table of %zu parts", count);
     cz_status status =
         cz__agree_for(parts->group, &parts->object, mine, weights != NULL, &same, "parts: weights");
     if (status)
@@ -568,8 +569,8 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, do
     cz_status mine = check_mean(values, count, means);
     double *all = mine == CZ_OK ? cz__calloc(parts_count * (size_t)count, sizeof *all) : NULL;
     if (mine == CZ_OK && !all)
-        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: %" PRId64 " values of %zu parts", count,
-                        parts_count);
+        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: no memory for %" PRId64 " values of %zu parts",
+                        count, parts_count);
     cz_status status =
         cz__agree_for(parts->group, &parts->object, mine, (uint64_t)count, &same, "parts: mean");
     if (!status && !same)
@@ -911,7 +912,8 @@ cz_status cz_parts_check(cz_parts *parts, cz_parts_run run, void *context)
         return cz__fail(CZ_ERR_STATE, "parts check: a part of the step was added already");
     void **copies = cz__calloc((size_t)parts->param_count, sizeof *copies);
     if (!copies)
-        return cz__fail(CZ_ERR_MEMORY, "parts check: a table of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "parts check: no memory for a table of %" PRId64 " parameters",
                         parts->param_count);
     cz_status status = CZ_OK;
     for (int i = 0; i < parts->own_count && !status; i++)

@@ -66,7 +66,7 @@ static cz_status list(cz__plan_draft *d, const int *bucket_of, int count)
     d->begins = cz__calloc((size_t)count + 2, sizeof *d->begins);
     d->params = cz__calloc((size_t)params, sizeof *d->params);
     if (!d->begins || !d->params)
-        return cz__fail(CZ_ERR_MEMORY, "plan: a list of %d buckets", count);
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a list of %d buckets", count);
     int64_t *place = d->begins + 1; /* begins[b + 1] runs from the begin of b to its end */
     for (int64_t k = 0; k < params; k++)
         place[bucket_of[k] + 1]++;
@@ -117,7 +117,7 @@ cz_status cz__plan_buckets(cz__plan_draft *d)
         order_by_arrival(d);
     int *bucket_of = cz__calloc((size_t)plan->param_count, sizeof *bucket_of);
     if (!bucket_of)
-        return cz__fail(CZ_ERR_MEMORY, "plan: a table of %zu parameters",
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a table of %zu parameters",
                         (size_t)plan->param_count);
     const int count =
         cz__ddp_assign(size_of, d, plan->param_count, d->layout, plan->options.first_bucket_bytes,
@@ -142,7 +142,7 @@ static cz_status allocate(cz__plan_draft *d)
     const size_t count = (size_t)d->plan->options.world_size + 1;
     for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++)
         if (!(*arrays[k] = cz__calloc(count, sizeof **arrays[k])))
-            return cz__fail(CZ_ERR_MEMORY, "plan: tables of %zu ranks", count - 1);
+            return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu ranks", count - 1);
     return CZ_OK;
 }
 
@@ -245,7 +245,8 @@ static cz_status deal_buffers(const cz__plan_draft *d)
     const int64_t count = plan->shapes[CZ_SHAPE_BUFFER].count;
     int64_t *bytes = cz__calloc((size_t)count, sizeof *bytes), next = 0;
     int *owners = cz__calloc((size_t)count, sizeof *owners);
-    cz_status status = bytes && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "plan: a list of buffers");
+    cz_status status =
+        bytes && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "plan: no memory for a list of buffers");
     if (status)
         goto done;
     for (int64_t i = 0; i < d->shapes->count; i++)

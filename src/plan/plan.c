@@ -88,7 +88,8 @@ static cz_status find_slots(cz_plan *plan)
     CZ_TRY(cz__rule_check_table(rule));
     double *values = cz__calloc((size_t)rule->hyper_count, sizeof *values);
     if (!values)
-        return cz__fail(CZ_ERR_MEMORY, "plan: %d hyper-parameters", rule->hyper_count);
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for %d hyper-parameters",
+                        rule->hyper_count);
     cz__rule_defaults(rule, values);
     cz_status status = cz__rule_set_list(rule, values, plan->options.hypers);
     for (int h = 0; h < rule->hyper_count; h++)
@@ -120,7 +121,7 @@ static cz_status allocate(cz__plan_draft *d)
     d->layout = cz__calloc(params, sizeof *d->layout);
     d->members = cz__calloc(params, sizeof *d->members);
     if (!d->counts || !d->dtypes || !d->parts || !d->trains || !d->layout || !d->members)
-        return cz__fail(CZ_ERR_MEMORY, "plan: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu parameters", params);
     return CZ_OK;
 }
 

@@ -50,7 +50,8 @@ static cz_status keep_name(reading *r, const char *name)
         r->names = names;
     char *copy = names ? cz__strdup(name) : NULL;
     if (!copy)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a list of %" PRId64 " names", r->path, r->count + 1);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a list of %" PRId64 " names", r->path,
+                        r->count + 1);
     r->names[r->count++] = (named){copy, r->line};
     return CZ_OK;
 }

@@ -44,7 +44,8 @@ static cz_status reserve(cz_shapes *s)
         s->dtypes = dtypes;
     uint8_t *kinds = dtypes ? cz__grow(s->kinds, s->count, &capacity[2], 1) : NULL;
     if (!kinds)
-        return cz__fail(CZ_ERR_MEMORY, "shapes: a list of %" PRId64 " tensors", s->count + 1);
+        return cz__fail(CZ_ERR_MEMORY, "shapes: no memory for a list of %" PRId64 " tensors",
+                        s->count + 1);
     s->kinds = kinds;
     s->capacity = capacity[2];
     return CZ_OK;
@@ -130,7 +131,8 @@ static cz_status add_model(cz_shapes *shapes, const cz_model *model)
                           CZ_SHAPE_BUFFER));
     shapes->layout = cz__calloc((size_t)params, sizeof *shapes->layout);
     if (!shapes->layout)
-        return cz__fail(CZ_ERR_MEMORY, "shapes: the order of %" PRId64 " parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "shapes: no memory for the order of %" PRId64 " parameters",
+                        params);
     cz__model_lay_out(model, shapes->layout);
     return CZ_OK;
 }

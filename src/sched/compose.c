@@ -135,7 +135,8 @@ static cz_status borrow(cz_sched *s, cz_sched *const *members, int64_t count)
 {
     s->members = cz__calloc((size_t)count, sizeof(cz_sched *));
     if (!s->members)
-        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: %" PRId64 " members", s->kind->name, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: no memory for %" PRId64 " members",
+                        s->kind->name, count);
     s->member_count = count;
     for (int64_t i = 0; i < count; i++) {
         s->members[i] = members[i];

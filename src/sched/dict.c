@@ -40,7 +40,8 @@ static cz_status write_regroup(const cz_sched *s, cz_state_dict *dict)
         const int64_t count = cz__optim_group_param_count(s->optim, g);
         const char **names = cz__calloc((size_t)count, sizeof *names);
         if (!names)
-            return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " names", count);
+            return cz__fail(CZ_ERR_MEMORY, "scheduler state: no memory for %" PRId64 " names",
+                            count);
         for (int64_t k = 0; k < count; k++)
             names[k] = member_of(s, g, k);
         snprintf(key, sizeof key, "%" PRId64, g);
@@ -63,7 +64,8 @@ static cz_status list_group(cz__names *names, const cz_state_dict *groups, int64
         return cz__fail(CZ_ERR_ARGUMENT,
                         "scheduler state: 'param_groups' has no list of names '%s'", key);
     if (!cz__names_reserve(names, count))
-        return cz__fail(CZ_ERR_MEMORY, "scheduler state: a table of %" PRId64 " names", count);
+        return cz__fail(CZ_ERR_MEMORY,
+                        "scheduler state: no memory for a table of %" PRId64 " names", count);
     for (int64_t k = 0; k < count; k++) {
         int64_t other;
         const char *name = members[k];
@@ -167,7 +169,8 @@ static cz_status read_members(regroup *r, const cz_sched *s, const cz_state_dict
     r->saved_count = cz_state_dict_count(groups);
     r->found = cz__calloc((size_t)r->saved_count, sizeof *r->found);
     if (!r->found)
-        return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " parameter groups",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "scheduler state: no memory for %" PRId64 " parameter groups",
                         r->saved_count);
     for (int64_t g = 0; g < r->saved_count; g++) {
         status = list_group(&names, groups, g);
@@ -222,7 +225,8 @@ static cz_status read_regroup(regroup *r, const cz_sched *s, const cz_state_dict
     const int64_t here = cz__optim_group_count(s->optim);
     *r = (regroup){.from = cz__calloc((size_t)here, sizeof *r->from)};
     if (!r->from)
-        return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " parameter groups", here);
+        return cz__fail(CZ_ERR_MEMORY,
+                        "scheduler state: no memory for %" PRId64 " parameter groups", here);
     if (cz_state_dict_kind(dict, "param_groups") == CZ_STATE_NONE)
         return trust_order(r, s, dict);
     CZ_TRY(cz_state_dict_get_dict(dict, "param_groups", &groups));
@@ -328,7 +332,7 @@ static cz_status read_list(cz__list *list, const cz_state_dict *dict, const char
     const size_t count = (size_t)view.shape[0];
     double *items = cz__calloc(count, sizeof *items);
     if (!items)
-        return cz__fail(CZ_ERR_MEMORY, "scheduler state: '%s'", key);
+        return cz__fail(CZ_ERR_MEMORY, "scheduler state: no memory for '%s'", key);
     if (count > 0)
         memcpy(items, view.data, count * sizeof *items);
     cz__free(list->items);
@@ -345,7 +349,7 @@ static cz_status read_per_group(cz__list *list, const cz_state_dict *dict, const
         return CZ_OK;
     double *items = cz__calloc((size_t)r->count, sizeof *items);
     if (!items)
-        return cz__fail(CZ_ERR_MEMORY, "scheduler state: '%s'", key);
+        return cz__fail(CZ_ERR_MEMORY, "scheduler state: no memory for '%s'", key);
     for (int64_t g = 0; g < r->count; g++)
         items[g] = list->items[r->from[g]];
     cz__free(list->items);
@@ -413,7 +417,8 @@ static cz_status read_composed(cz_sched *twin, const cz_sched *s, const cz_state
                         cz_state_dict_count(members), s->kind->name, s->member_count);
     twin->members = cz__calloc((size_t)s->member_count, sizeof(cz_sched *));
     if (!twin->members)
-        return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " members", s->member_count);
+        return cz__fail(CZ_ERR_MEMORY, "scheduler state: no memory for %" PRId64 " members",
+                        s->member_count);
     twin->member_count = s->member_count;
     twin->momentum_name = NULL;
     for (int64_t i = 0; i < s->member_count; i++) {

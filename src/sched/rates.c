@@ -21,7 +21,7 @@ cz_status cz__rates_reserve(cz_sched *sched, int64_t count)
         return CZ_OK;
     double *arrays = cz__calloc((size_t)count, ARRAYS * sizeof *arrays);
     if (!arrays)
-        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: %" PRId64 " parameter groups",
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: no memory for %" PRId64 " parameter groups",
                         sched->kind->name, count);
     if (sched->base && sched->group_count > 0) {
         memcpy(arrays, sched->base, (size_t)sched->group_count * sizeof *arrays);
@@ -159,7 +159,8 @@ cz_status cz__list_from_integers(cz__list *list, const int64_t *integers, int64_
                         integers ? "" : " at NULL");
     double *items = cz__calloc((size_t)count, sizeof *items);
     if (!items)
-        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: %" PRId64 " milestones", name, count);
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: no memory for %" PRId64 " milestones", name,
+                        count);
     for (int64_t i = 0; i < count; i++)
         items[i] = (double)integers[i];
     *list = (cz__list){items, count};

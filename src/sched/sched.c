@@ -53,7 +53,8 @@ cz_status cz__sched_clone(cz_sched **out, const cz_sched *draft)
     const size_t size = draft->kind->size;
     cz_sched *s = cz__calloc(1, size);
     if (!s)
-        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: %zu bytes", draft->kind->name, size);
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: no memory for %zu bytes", draft->kind->name,
+                        size);
     memcpy(s, draft, size);
     s->members = NULL;
     s->member_count = 0;
@@ -62,7 +63,8 @@ cz_status cz__sched_clone(cz_sched **out, const cz_sched *draft)
     s->saved = cz__calloc(1, size);
     if (!copy_lists(s, draft) || !s->saved) {
         cz_sched_destroy(&s);
-        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: its options", draft->kind->name);
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: no memory for its options",
+                        draft->kind->name);
     }
     *out = s;
     return CZ_OK;

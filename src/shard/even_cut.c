@@ -281,7 +281,8 @@ static cz_status allocate(even_map *even, const int64_t *order)
     even->offset = cz__calloc(count + 1, sizeof *even->offset);
     even->ranges = cz__calloc((size_t)even->range_count, sizeof *even->ranges);
     if (!even->position || !even->offset || !even->ranges)
-        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " parameters in %" PRId64 " ranges",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "shard map: no memory for %" PRId64 " parameters in %" PRId64 " ranges",
                         even->head.param_count, even->range_count);
     return CZ_OK;
 }

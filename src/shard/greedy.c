@@ -42,7 +42,7 @@ static cz_status heap_create(load_heap *heap, int world_size, int64_t *loads)
 {
     *heap = (load_heap){world_size, loads, cz__calloc((size_t)world_size, sizeof(node))};
     if (!heap->nodes)
-        return cz__fail(CZ_ERR_MEMORY, "greedy partition: %d ranks", world_size);
+        return cz__fail(CZ_ERR_MEMORY, "greedy partition: no memory for %d ranks", world_size);
     for (int r = 0; r < world_size; r++)
         heap->nodes[r] = (node){loads[r], r};
     for (int i = world_size / 2 - 1; i >= 0; i--)
@@ -141,7 +141,8 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
     listed_param *entries = cz__calloc((size_t)listed, sizeof *entries);
     cz_status status = CZ_OK;
     if (!seen || !entries)
-        status = cz__fail(CZ_ERR_MEMORY, "greedy partition: %" PRId64 " parameters", param_count);
+        status = cz__fail(CZ_ERR_MEMORY, "greedy partition: no memory for %" PRId64 " parameters",
+                          param_count);
     const int64_t *params = group_count > 0 ? group_params : NULL;
     if (status)
         goto done;
@@ -191,7 +192,7 @@ cz_status cz__partition_greedy(int world_size, int64_t param_count, const int64_
     const int useful = param_count > 0 && param_count < world_size ? (int)param_count : world_size;
     int64_t *loads = cz__calloc(param_count > 0 ? (size_t)useful : 0, sizeof *loads);
     if (!loads)
-        return cz__fail(CZ_ERR_MEMORY, "greedy partition: %d ranks", world_size);
+        return cz__fail(CZ_ERR_MEMORY, "greedy partition: no memory for %d ranks", world_size);
     if (owners)
         for (int64_t p = 0; p < param_count; p++)
             owners[p] = -1;

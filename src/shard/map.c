@@ -38,7 +38,8 @@ cz_status cz__map_create(cz_shard_map **out, size_t bytes, const cz__map_kind *k
     cz_shard_map *map = cz__calloc(1, bytes);
     if (!map || !(map->counts = cz__calloc((size_t)param_count, sizeof *map->counts))) {
         cz__free(map);
-        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " parameters", param_count);
+        return cz__fail(CZ_ERR_MEMORY, "shard map: no memory for %" PRId64 " parameters",
+                        param_count);
     }
     map->kind = kind;
     map->world_size = world_size;
@@ -63,7 +64,8 @@ static cz_status check_permutation(int64_t count, const int64_t *order)
 {
     uint8_t *seen = cz__calloc((size_t)count, 1);
     if (!seen)
-        return cz__fail(CZ_ERR_MEMORY, "shard map: order of %" PRId64 " parameters", count);
+        return cz__fail(CZ_ERR_MEMORY, "shard map: no memory for order of %" PRId64 " parameters",
+                        count);
     int64_t k = 0;
     while (k < count && order[k] >= 0 && order[k] < count && !seen[order[k]])
         seen[order[k++]] = 1;
@@ -82,7 +84,8 @@ cz_status cz__permutation_copy(int64_t **out, int64_t count, const int64_t *orde
         CZ_TRY(check_permutation(count, order));
     int64_t *copy = cz__calloc((size_t)count, sizeof *copy);
     if (!copy)
-        return cz__fail(CZ_ERR_MEMORY, "shard map: order of %" PRId64 " parameters", count);
+        return cz__fail(CZ_ERR_MEMORY, "shard map: no memory for order of %" PRId64 " parameters",
+                        count);
     for (int64_t k = 0; k < count; k++)
         copy[k] = order ? order[k] : k;
     *out = copy;

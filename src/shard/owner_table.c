@@ -177,7 +177,8 @@ static cz_status build_table(owner_table *table, const int *owners, int64_t *ord
         table->params = cz__calloc((size_t)param_count, sizeof *table->params);
     }
     if (!table->owners || !table->begin || !table->params)
-        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " parameters on %d ranks", param_count,
+        return cz__fail(CZ_ERR_MEMORY,
+                        "shard map: no memory for %" PRId64 " parameters on %d ranks", param_count,
                         table->head.world_size);
     if (param_count > 0)
         memcpy(table->owners, owners, (size_t)param_count * sizeof *owners);
@@ -223,7 +224,7 @@ cz_status cz__shard_map_create_single(cz_shard_map **out, int world_size, int64_
 {
     int *owners = cz__calloc((size_t)param_count, sizeof *owners);
     if (!owners)
-        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " owners", param_count);
+        return cz__fail(CZ_ERR_MEMORY, "shard map: no memory for %" PRId64 " owners", param_count);
     for (int64_t p = 0; p < param_count; p++)
         owners[p] = owner;
     const cz_status status =

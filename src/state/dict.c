@@ -72,7 +72,7 @@ static void clear_value(cz__state_value *value)
 static cz_status make_text(cz__state_value *out, const char *value)
 {
     *out = (cz__state_value){.kind = CZ_STATE_TEXT, .text = cz__strdup(value)};
-    return out->text ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "state dictionary: a text");
+    return out->text ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "state dictionary: no memory for a text");
 }
 
 static cz_status make_texts(cz__state_value *out, const char *const *texts, int64_t count)
@@ -82,10 +82,10 @@ static cz_status make_texts(cz__state_value *out, const char *const *texts, int6
         text_bytes += strlen(texts[i]) + 1;
     if (__builtin_mul_overflow((size_t)count, sizeof(char *), &bytes) ||
         __builtin_add_overflow(bytes, text_bytes, &bytes))
-        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: no memory for %" PRId64 " texts", count);
     char **items = cz__calloc(1, bytes);
     if (!items)
-        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: no memory for %" PRId64 " texts", count);
     char *at = (char *)(items + count);
     for (int64_t i = 0; i < count; i++) {
         const size_t length = strlen(texts[i]) + 1;
@@ -109,7 +109,8 @@ static cz_status make_tensor(cz__state_value *out, const cz_tensor *form)
     out->tensor.data = cz__allocate(CZ_MEMORY_STATE_DICT, bytes);
     return out->tensor.data
                ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "state dictionary: a tensor of %zu bytes", bytes);
+               : cz__fail(CZ_ERR_MEMORY, "state dictionary: no memory for a tensor of %zu bytes",
+                          bytes);
 }
 
 static cz_status copy_tensor(cz__state_value *out, const cz_tensor *from)
@@ -130,7 +131,7 @@ static cz_status make_dict(cz_state_dict **out, const cz_state_dict *parent)
 {
     *out = cz__calloc(1, sizeof **out);
     if (!*out)
-        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %zu bytes", sizeof **out);
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: no memory for %zu bytes", sizeof **out);
     (*out)->depth = parent ? parent->depth + 1 : 1;
     return CZ_OK;
 }

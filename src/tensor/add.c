@@ -126,7 +126,7 @@ static cz_status append(cz_model *model, cz__entries *list, const char *name,
     cz__entry e = {
         .name = cz__strdup(name), .value = *value, .requires_grad = is_param, .block = -1};
     if (!e.name)
-        return cz__fail(CZ_ERR_MEMORY, "model: the name \"%s\"", name);
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for the name \"%s\"", name);
     if (grad) {
         e.gradient = *grad;
         e.has_gradient = true;
@@ -143,8 +143,8 @@ static cz_status add(cz_model *model, bool is_param, const char *name, const cz_
     CZ_TRY(check_list(model));
     cz__entries *list = is_param ? &model->params : &model->buffers;
     if (!reserve(model, list, 1))
-        return cz__fail(CZ_ERR_MEMORY, "model: one more than %" PRId64 " %s", list->count,
-                        is_param ? "parameters" : "buffers");
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for one more than %" PRId64 " %s",
+                        list->count, is_param ? "parameters" : "buffers");
     return append(model, list, name, value, grad);
 }
 
@@ -245,7 +245,7 @@ cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, cz_dtype
         return cz__fail(CZ_ERR_ARGUMENT, "model: %" PRId64 " parameters, sizes is %s", count,
                         sizes ? "given" : "NULL");
     if (!reserve(model, &model->params, count))
-        return cz__fail(CZ_ERR_MEMORY, "model: %" PRId64 " parameters more", count);
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for %" PRId64 " parameters more", count);
     CZ_TRY(check_sizes(dtype, count, sizes));
     const int64_t before = model->params.count;
     const cz_status status = append_flat(model, values, grads, dtype, count, names, sizes);

@@ -38,7 +38,7 @@ cz_status cz_model_create(cz_model **out)
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "model: out is NULL");
     *out = cz__calloc(1, sizeof **out);
-    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "model: %zu bytes", sizeof **out);
+    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "model: no memory for %zu bytes", sizeof **out);
 }
 
 static void destroy_entries(cz__entries *list)
@@ -233,7 +233,7 @@ static cz_status make_addresses(cz_model *model)
     const size_t count = (size_t)model->params.count;
     model->addresses = cz__calloc(count, sizeof *model->addresses);
     if (!model->addresses)
-        return cz__fail(CZ_ERR_MEMORY, "model: a table of %zu addresses", count);
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for a table of %zu addresses", count);
     for (size_t p = 0; p < count; p++)
         model->addresses[p] = model->params.items[p].value.data;
     return CZ_OK;
@@ -246,7 +246,7 @@ static cz_status make_tables(cz_model *model)
     model->trainable = cz__calloc(count, sizeof *model->trainable);
     if (!model->gradients || !model->trainable) {
         drop_step_tables(model);
-        return cz__fail(CZ_ERR_MEMORY, "model: tables of %zu parameters", count);
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for tables of %zu parameters", count);
     }
     for (size_t p = 0; p < count; p++) {
         model->gradients[p] = cz__model_gradient_address(model, (int64_t)p);

@@ -149,7 +149,7 @@ cz_status cz__check_overlaps(const cz__overlaps *o)
         2 * (size_t)cz__model_param_count(o->model) + (size_t)cz__model_buffer_count(o->model);
     extent *extents = cz__calloc(most, sizeof *extents);
     if (!extents)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, most);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %zu addresses", o->part, most);
     const int64_t count = list_extents(o, extents);
     qsort(extents, (size_t)count, sizeof *extents, compare_extents);
     const cz_status status = find_overlap(o, extents, count);
@@ -194,7 +194,8 @@ cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlap
     if (!memory->gradients)
         memory->gradients = cz__calloc(params, sizeof *memory->gradients);
     if (!memory->gradients)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, params);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %zu addresses", o->part,
+                        params);
     for (size_t p = 0; p < params; p++)
         memory->gradients[p] = gradient_of(o, (int64_t)p);
     memory->moves = cz__model_moves(o->model);
@@ -246,7 +247,7 @@ static cz_status have_table(cz__overlap_memory *memory, const cz__overlaps *o)
     if (!extents || !table) {
         cz__free(extents);
         cz__free(table);
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, most);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %zu addresses", o->part, most);
     }
     table->gradient_moves = moves;
     table->count = list_extents(o, extents);

@@ -104,7 +104,7 @@ static cz_status add_blocks(cz__bucket_view *view, const cz_zero *zero)
     view->places = cz__calloc(params, sizeof *view->places);
     view->callers = cz__calloc(params, sizeof *view->callers);
     if (!view->places || !view->callers)
-        return cz__fail(CZ_ERR_MEMORY, "zero: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for tables of %zu parameters", params);
     for (int64_t p = 0; p < zero->param_count; p++)
         if (in_group(zero, p) && !find_block(view, device_of(zero, p)))
             CZ_TRY(add_block(view, zero, device_of(zero, p)));

@@ -98,8 +98,8 @@ cz_status cz__assign_bucket_pieces(const cz__bucket_lists *lists, int world_size
     if (!d.has_piece || !sorted) {
         cz__free(d.has_piece);
         cz__free(sorted);
-        return cz__fail(CZ_ERR_MEMORY, "zero: pieces of %d buckets for %d ranks", lists->count,
-                        world_size);
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for pieces of %d buckets for %d ranks",
+                        lists->count, world_size);
     }
     int64_t total = 0;
     for (int b = 0; b < lists->count; b++) {

@@ -46,7 +46,7 @@ static cz_status make_target(consolidation *c)
     const int receiver = c->to == CZ_ALL_RANKS ? 0 : c->to;
     int64_t *counts = cz__calloc((size_t)zero->param_count, sizeof *counts);
     if (!counts)
-        return cz__fail(CZ_ERR_MEMORY, "zero consolidate: a table of %lld parameters",
+        return cz__fail(CZ_ERR_MEMORY, "zero consolidate: no memory for a table of %lld parameters",
                         (long long)zero->param_count);
     for (int64_t p = 0; p < zero->param_count; p++)
         counts[p] = cz__shard_map_count(zero->map, p);
@@ -62,7 +62,8 @@ static cz_status allocate(consolidation *c)
     c->include = cz__calloc(params, sizeof *c->include);
     c->tensors = cz__calloc(params, sizeof *c->tensors);
     if (!c->include || !c->tensors)
-        return cz__fail(CZ_ERR_MEMORY, "zero consolidate: tables of %zu parameters", params);
+        return cz__fail(CZ_ERR_MEMORY, "zero consolidate: no memory for tables of %zu parameters",
+                        params);
     CZ_TRY(make_target(c));
     return receives(c) ? cz__optim_dict_create(&c->dict, c->zero->optim, &c->progress) : CZ_OK;
 }

@@ -86,7 +86,7 @@ cz_status cz__zero_compare_in_checked_mode(cz_zero *zero)
     cz_status mine = zero->ddp ? cz__ddp_settle(zero->ddp) : CZ_OK;
     cz__replica *list = cz__calloc((size_t)zero->param_count, sizeof *list);
     if (!list && mine == CZ_OK)
-        mine = cz__fail(CZ_ERR_MEMORY, "zero step: a list of %" PRId64 " parameters",
+        mine = cz__fail(CZ_ERR_MEMORY, "zero step: no memory for a list of %" PRId64 " parameters",
                         zero->param_count);
     const cz_status status = compare_values(zero, list, mine);
     cz__free(list);
@@ -104,9 +104,10 @@ static cz_status have_room(cz_zero *zero)
     cz__free(zero->prints);
     zero->print_count = count;
     zero->prints = cz__calloc(2 * (size_t)count, sizeof *zero->prints);
-    return zero->prints ? CZ_OK
-                        : cz__fail(CZ_ERR_MEMORY,
-                                   "zero fingerprint: a table of %" PRId64 " sections", count);
+    return zero->prints
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY,
+                          "zero fingerprint: no memory for a table of %" PRId64 " sections", count);
 }
 
 static cz_status add_up(cz_zero *zero, uint64_t print[2])

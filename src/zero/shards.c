@@ -273,7 +273,8 @@ static cz_status build_shards(resharding *r)
     cz_zero *zero = r->zero;
     r->include = cz__calloc((size_t)zero->param_count, sizeof *r->include);
     if (!r->include)
-        return cz__fail(CZ_ERR_MEMORY, "zero reshard: a table of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY,
+                        "zero reshard: no memory for a table of %" PRId64 " parameters",
                         zero->param_count);
     CZ_TRY(cz__zero_partition(zero, r->partition, r->owners, &r->map));
     CZ_TRY(cz__bucket_view_create(&r->view, zero, r->map));
@@ -437,7 +438,8 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
         return CZ_OK;
     *owners = cz__calloc((size_t)zero->param_count, sizeof **owners);
     if (!*owners)
-        return cz__fail(CZ_ERR_MEMORY, "zero: a table of %" PRId64 " owners", zero->param_count);
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for a table of %" PRId64 " owners",
+                        zero->param_count);
     for (int64_t p = 0; p < zero->param_count; p++)
         (*owners)[p] = cz__shard_map_home(zero->map, p);
     return CZ_OK;

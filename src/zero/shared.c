@@ -94,7 +94,7 @@ cz_status cz__zero_have_reader_checks(cz_zero *zero)
         return CZ_OK;
     zero->asked = cz__calloc((size_t)zero->param_count, sizeof *zero->asked);
     if (!zero->asked)
-        return cz__fail(CZ_ERR_MEMORY, "zero: a table of %" PRId64 " parameters",
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for a table of %" PRId64 " parameters",
                         zero->param_count);
     for (int64_t p = 0; p < zero->param_count; p++)
         atomic_init(&zero->asked[p], true);
