@@ -165,7 +165,7 @@ static bool has_name(const cz__head *known, const char *name)
 static bool is_ours(const removing *r, const char *name)
 {
     cz__head head;
-    if (!has_name(&r->head, name) || !is_regular(r->folder, name))
+    if (!has_name(&r->head, name))
         return false;
     return !cz__head_read(&head, r->folder, name) || !head.id[0] || !r->head.id[0] ||
            strcmp(head.id, r->head.id) == 0;
@@ -174,13 +174,19 @@ static bool is_ours(const removing *r, const char *name)
 static cz_status remove_files(removing *r, DIR *directory)
 {
     struct dirent *entry;
+    struct stat about;
     while ((entry = readdir(directory))) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
             continue;
-        if (strcmp(name, HIDDEN) == 0 && is_regular(r->folder, name))
+        if (fstatat(r->folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0) {
+            if (errno != ENOENT)
+                return refused("seen", r->path, name);
             continue;
-        if (!is_ours(r, name)) {
+        }
+        if (strcmp(name, HIDDEN) == 0 && S_ISREG(about.st_mode))
+            continue;
+        if (!S_ISREG(about.st_mode) || !is_ours(r, name)) {
             memcpy(r->other, name, strlen(name) + 1);
             r->alike = r->alike || has_name(&(cz__head){0}, name);
         } else if (unlinkat(r->folder, name, 0) != 0 && errno != ENOENT) {
@@ -202,8 +208,9 @@ static cz_status hide_index(removing *r)
         (void)cz__head_read(&r->head, r->folder, HIDDEN);
         return CZ_OK;
     }
-    if (!S_ISREG(about.st_mode) || !cz__head_read(&r->head, r->folder, INDEX) ||
-        (!r->head.index && !r->head.blank))
+    if (S_ISREG(about.st_mode) && !cz__head_read(&r->head, r->folder, INDEX))
+        return refused("read", r->path, INDEX);
+    if (!S_ISREG(about.st_mode) || (!r->head.index && !r->head.blank))
         return cz__fail(CZ_ERR_IO, "%s: its " INDEX " is no checkpoint's: nothing in it is removed",
                         r->path);
     if (renameat2(r->folder, INDEX, r->folder, HIDDEN, RENAME_NOREPLACE) == 0)

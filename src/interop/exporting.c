@@ -299,14 +299,17 @@ cz_status cz__exporting_see(cz__exporting *e)
                         path);
     CZ_TRY(status);
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM); /* nothing of others stays in memory here */
-    const ssize_t got = cz__system_used.read(file, found, sizeof found, 0);
+    size_t got = 0;
+    ssize_t part = 1;
+    for (; part > 0 && got<sizeof found; got += part> 0 ? (size_t)part : 0)
+        part = cz__system_used.read(file, found + got, sizeof found - got, (off_t)got);
     error = errno;
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_NORMAL);
-    if (got < 0)
+    if (part < 0)
         return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be read: %s", path,
                         strerror(error));
-    if (got == (ssize_t)sizeof found && memcmp(found, e->token, sizeof found) == 0)
+    if (got == sizeof found && memcmp(found, e->token, sizeof found) == 0)
         return CZ_OK;
     return cz__fail(
         CZ_ERR_IO,
@@ -378,29 +381,28 @@ static cz_status exchanged(const char *path)
 }
 
 /* A link of either kind could lead to any file. Other machines may number files otherwise. */
-static bool is_the_file(const cz__exporting *e, int number, int file)
+static bool is_the_file(const cz__exporting *e, int number, const struct stat *about)
 {
-    struct stat about;
-    if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
+    if (!S_ISREG(about->st_mode))
         return false;
-    return *host_of(e) == number_host() ? (int64_t)about.st_ino == e->inodes[number]
-                                        : about.st_nlink == 1;
+    return *host_of(e) == number_host() ? (int64_t)about->st_ino == e->inodes[number]
+                                        : about->st_nlink == 1;
 }
 
 static cz_status open_again(cz__exporting *e, int number, const char *path, int *error)
 {
+    struct stat about;
     const int file = cz__open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-    *error = file < 0 ? errno : 0;
-    if (file < 0)
-        return *error == ELOOP
-                   ? exchanged(path)
-                   : cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(*error));
-    if (!is_the_file(e, number, file)) {
-        close(file);
-        return exchanged(path);
+    *error = file < 0 || fstat(file, &about) != 0 ? errno : 0;
+    if (*error == 0 && is_the_file(e, number, &about)) {
+        e->files[number] = file;
+        return CZ_OK;
     }
-    e->files[number] = file;
-    return CZ_OK;
+    if (file >= 0)
+        close(file);
+    return *error == 0 || (file < 0 && *error == ELOOP)
+               ? exchanged(path)
+               : cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(*error));
 }
 
 cz_status cz__exporting_open(cz__exporting *e, int number, int *file, int *error)

@@ -131,8 +131,10 @@ static int write_beside(small_file *s, const char *bytes, size_t count)
 bool cz__file_is(int folder, const char *name, int file)
 {
     struct stat there, ours;
-    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fstat(file, &ours) == 0 &&
-           there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+    if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) != 0 || fstat(file, &ours) != 0)
+        return false;
+    errno = 0;
+    return there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
 }
 
 static int close_file(small_file *s)
@@ -152,8 +154,11 @@ static cz_status write_and_rename(small_file *s, const void *bytes, size_t count
         return cz__fail(CZ_ERR_IO, "%s: cannot be replaced by %s.tmp: %s", s->path, s->path,
                         strerror(errno));
     if (!cz__file_is(s->folder, s->name, s->file))
-        return cz__fail(CZ_ERR_IO, "%s: another program has put another file in its place",
-                        s->path);
+        return errno == 0
+                   ? cz__fail(CZ_ERR_IO, "%s: another program has put another file in its place",
+                              s->path)
+                   : cz__fail(CZ_ERR_IO, "%s: it is written, and cannot be looked at: %s", s->path,
+                              strerror(errno));
     error = close_file(s);
     if (error)
         return cz__fail(CZ_ERR_IO, "%s: cannot be closed: %s", s->path, strerror(error));

@@ -108,7 +108,7 @@ void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
  * CZ_ERR_MEMORY. */
 cz_status cz__file_write(const char *path, const void *bytes, size_t count);
 cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count);
-/* Is that name the file's, and no link? */
+/* Is that name the file's, and no link? False with errno other than 0: it cannot be looked at. */
 bool cz__file_is(int folder, const char *name, int file);
 /* Without slashes at its end; for cz__free(); NULL: no memory. */
 char *cz__path_copy(const char *path);

@@ -20,9 +20,29 @@ enum { ERRORS = sizeof errors / sizeof *errors };
 
 static char folder[FOLDER_BYTES];
 
+/* Nobody else is at these files, and all ranks share them: a sentence that says otherwise takes a
+ * call that failed for an answer. */
+static bool guesses(const char *sentence)
+{
+    static const char *const causes[] = {"another program", "ranks share",
+                                         "is not of this generation", "is no checkpoint's"};
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        if (strstr(sentence, causes[i]))
+            return true;
+    return false;
+}
+
+static atomic_bool warning_guesses;
+
+static void listen(cz_log_level level, const char *line, void *context)
+{
+    if (guesses(line))
+        atomic_store(&warning_guesses, true);
+}
+
 static int set_up(void **state)
 {
-    cz_log_set_sink(small_quiet, NULL);
+    cz_log_set_sink(listen, NULL);
     make_quick_folder(folder);
     return 0;
 }
@@ -101,6 +121,8 @@ static cz_status check_status(const trial *t, cz_status status, const char *sent
         return cz_fail(CZ_ERR_STATE, "no call failed: %.180s", sentence);
     if (status != CZ_OK && status != CZ_ERR_IO && status != CZ_ERR_MEMORY)
         return cz_fail(CZ_ERR_STATE, "%s: %.200s", cz_status_name(status), sentence);
+    if (guesses(sentence) || atomic_load(&warning_guesses))
+        return cz_fail(CZ_ERR_STATE, "a cause is guessed, here or in a warning: %.180s", sentence);
     return CZ_OK;
 }
 
