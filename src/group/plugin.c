@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,13 +117,17 @@ static cz_status open_plugin(const char *name, void **plugin)
 /* Functions come as object pointers from dlsym(); POSIX says that they are the same. */
 static cz_status look_up(void *plugin, const char *name)
 {
+    struct link_map *map = NULL;
     *(void **)&world = dlsym(plugin, "cz_plugin_mpi_world");
     *(void **)&finish = dlsym(plugin, "cz_plugin_mpi_finish");
     *(void **)&give_up = dlsym(plugin, "cz_plugin_mpi_give_up");
-    return world && finish && give_up
-               ? CZ_OK
-               : cz__fail(CZ_ERR_UNSUPPORTED,
-                          "backend mpi: %s is no plugin of this version of the library", name);
+    if (world && finish && give_up)
+        return CZ_OK;
+    const bool known = dlinfo(plugin, RTLD_DI_LINKMAP, &map) == 0 && map;
+    return cz__fail(CZ_ERR_UNSUPPORTED,
+                    "backend mpi: %.400s is no plugin of this version of the library: set "
+                    "CZERO_PLUGIN_PATH to the folder of the one that is",
+                    known ? map->l_name : name);
 }
 
 /* The lock is held. */

@@ -52,6 +52,14 @@ expect "a relative CZERO_PLUGIN_PATH" "absolute" \
     "$(CZERO_PLUGIN_PATH=lib LD_LIBRARY_PATH=$work/lib bin/program elsewhere 2>&1)"
 expect "the folder is named" "$work/lib" "$(LD_LIBRARY_PATH=lib bin/program elsewhere 2>&1)"
 
+# What is no plugin is named with its folder.
+mkdir empty
+echo 'int nothing;' >empty.c
+$cc -shared -fPIC -o empty/libczero-mpi-openmpi.so empty.c
+cp empty/libczero-mpi-openmpi.so empty/libczero-mpi-mpich.so
+expect "another version's plugin" "$work/empty/libczero-mpi-" \
+    "$(CZERO_PLUGIN_PATH=$work/empty LD_LIBRARY_PATH=$work/lib bin/program elsewhere 2>&1)"
+
 # The library is part of the program, so nothing beside it says where plugins are: the sentence says
 # what to do.
 static=$(dirname "$library")/libczero.a
