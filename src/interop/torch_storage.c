@@ -109,14 +109,15 @@ static void put_form(cz__pickling *p, cz_dtype dtype, int64_t key, int dimension
 }
 
 /* A tensor with a storage of its own, which the caller fills in. */
-cz_status cz__torch_put_tensor(writing *w, cz_dtype dtype, int dimensions, const int64_t *shape,
-                               payload **out)
+cz_status cz__torch_put_tensor(writing *w, const char *name, cz_dtype dtype, int dimensions,
+                               const int64_t *shape, payload **out)
 {
     if (!storage_name(dtype))
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "checkpoint export: a file for torch has no tensors of type %s that every "
-                        "torch reads: write a safetensors file",
-                        cz__type_shown(dtype));
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "checkpoint export: '%.100s': a file for torch has no tensors of type %s that "
+            "every torch reads: write a safetensors file",
+            name, cz__type_shown(dtype));
     payload *payloads = cz__grow(w->payloads, w->count, &w->capacity, sizeof *payloads);
     if (!payloads)
         return cz__torch_no_memory();
@@ -138,7 +139,8 @@ cz_status cz__torch_put_stored(writing *w, const cz__stored *stored, const char 
 {
     payload *to;
     CZ_TRY(cz__consolidated_name(&w->name, stored->name, slot));
-    CZ_TRY(cz__torch_put_tensor(w, dtype, stored->dimensions, stored->shape, &to));
+    CZ_TRY(cz__torch_put_tensor(w, cz__text_get(&w->name), dtype, stored->dimensions, stored->shape,
+                                &to));
     to->tensor = cz__strdup(cz__text_get(&w->name));
     return to->tensor ? CZ_OK : cz__torch_no_memory();
 }
@@ -147,7 +149,7 @@ cz_status cz__torch_put_stored(writing *w, const cz__stored *stored, const char 
 cz_status cz__torch_put_scalar(writing *w, cz_dtype dtype, double number)
 {
     payload *to;
-    CZ_TRY(cz__torch_put_tensor(w, dtype, 0, NULL, &to));
+    CZ_TRY(cz__torch_put_tensor(w, "step", dtype, 0, NULL, &to));
     to->f32 = (float)number;
     to->f64 = number;
     return CZ_OK;

@@ -267,7 +267,7 @@ static cz_status put_value(writing *w, const cz_state_dict *dict, const char *ke
         return put_texts(w, dict, key);
     case CZ_STATE_TENSOR:
         CZ_TRY(cz_state_dict_get_tensor(dict, key, &tensor));
-        CZ_TRY(cz__torch_put_tensor(w, tensor.dtype, tensor.dimensions, tensor.shape, &to));
+        CZ_TRY(cz__torch_put_tensor(w, key, tensor.dtype, tensor.dimensions, tensor.shape, &to));
         to->memory = tensor.data;
         return CZ_OK;
     default:

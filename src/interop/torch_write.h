@@ -52,10 +52,10 @@ typedef struct cz__torch_writing {
 cz_status cz__torch_no_memory(void);
 
 /* torch_storage.c: a tensor with a storage of its own, which the caller fills in; the value (slot
- * NULL) or a slot of what is stored; a number as torch has it, a tensor without dimensions.
- * CZ_ERR_MEMORY. */
-cz_status cz__torch_put_tensor(cz__torch_writing *w, cz_dtype dtype, int dimensions,
-                               const int64_t *shape, cz__torch_payload **out);
+ * NULL) or a slot of what is stored; a number as torch has it, a tensor without dimensions. The
+ * name is for sentences. CZ_ERR_MEMORY. */
+cz_status cz__torch_put_tensor(cz__torch_writing *w, const char *name, cz_dtype dtype,
+                               int dimensions, const int64_t *shape, cz__torch_payload **out);
 cz_status cz__torch_put_stored(cz__torch_writing *w, const cz__stored *stored, const char *slot,
                                cz_dtype dtype);
 cz_status cz__torch_put_scalar(cz__torch_writing *w, cz_dtype dtype, double number);

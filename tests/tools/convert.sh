@@ -308,7 +308,7 @@ code 0 "$czero" diff types.safetensors types-again.safetensors
 printf J | dd of=types-again.safetensors bs=1 seek=$(($(wc -c <types-again.safetensors) - 11)) conv=notrunc 2>err
 code 1 "$czero" diff types.safetensors types-again.safetensors
 code 2 "$czero" convert types.safetensors types.pt
-has err "no tensors of type f8_e4m3"
+has err "'b': a file for torch has no tensors of type f8_e4m3"
 
 # What other programs wrote beside the tensors is kept, shown and compared.
 safetensors beside.safetensors "{\"__metadata__\":{\"format\":\"pt\",\"head\":\"a\",\"lora\":\"r=8\"},$(t a F32 '[1]' '[0,4]')}" 4
