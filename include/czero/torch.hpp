@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file torch.hpp  libtorch on several ranks, in C++17: a module whose gradients are averaged while
+/** @file torch.hpp  libtorch on several ranks, in C++17: modules whose gradients are averaged while
  *  they are computed, and an optimizer whose state is sharded, in the place of libtorch's own.
  *
  *      czero::launch([](czero::group &world) {
@@ -64,9 +64,8 @@ inline cz_tensor view(const std::string &name, const ::torch::Tensor &tensor, bo
     if (!tensor.is_contiguous())
         refuse(CZ_ERR_UNSUPPORTED, "is not contiguous");
     if (tensor.dim() > CZ_MAX_DIMENSIONS)
-        refuse(CZ_ERR_UNSUPPORTED, "has " + std::to_string(tensor.dim()) +
-                                       " dimensions, at most " + std::to_string(CZ_MAX_DIMENSIONS) +
-                                       " are allowed");
+        refuse(CZ_ERR_UNSUPPORTED, "has " + std::to_string(tensor.dim()) + " dimensions, at most " +
+                                       std::to_string(CZ_MAX_DIMENSIONS) + " are allowed");
     switch (tensor.scalar_type()) {
     case ::torch::kFloat:
         out.dtype = CZ_F32;
@@ -388,12 +387,15 @@ class DistributedDataParallel
         void write_mark(std::size_t i)
         {
             if (gradients[i].numel() > 0)
-                std::memset(gradients[i].data_ptr(), 0xff, static_cast<std::size_t>(gradients[i].element_size()));
+                std::memset(gradients[i].data_ptr(), 0xff,
+                            static_cast<std::size_t>(gradients[i].element_size()));
         }
         bool has_mark(std::size_t i) const
         {
             const auto *bytes = static_cast<const unsigned char *>(gradients[i].data_ptr());
-            const std::size_t count = gradients[i].numel() > 0 ? static_cast<std::size_t>(gradients[i].element_size()) : 0;
+            const std::size_t count = gradients[i].numel() > 0
+                                          ? static_cast<std::size_t>(gradients[i].element_size())
+                                          : 0;
             return std::all_of(bytes, bytes + count, [](unsigned char b) { return b == 0xff; });
         }
 
@@ -408,9 +410,9 @@ class DistributedDataParallel
         std::vector<bool> marked;               /* in this pass */
         std::vector<bool> owed; /* in one that did not synchronise, since one that did */
         std::optional<czero::ddp> ddp;
-        std::vector<std::pair<
-            decltype(::torch::autograd::impl::grad_accumulator(std::declval<::torch::Tensor>())),
-            std::uintptr_t>>
+        std::vector<std::pair<decltype(::torch::autograd::impl::grad_accumulator(
+                                  std::declval<::torch::Tensor>())),
+                              std::uintptr_t>>
             hooks;
         bool sync = true;
         bool open = false;
@@ -572,8 +574,10 @@ struct rule_functions {
   private:
     static ::torch::Tensor copy_of(const cz_tensor &from)
     {
-        return ::torch::from_blob(from.data, ::c10::IntArrayRef(from.shape, static_cast<std::size_t>(from.dimensions)),
-                                  from.dtype == CZ_F64 ? ::torch::kDouble : ::torch::kFloat)
+        return ::torch::from_blob(
+                   from.data,
+                   ::c10::IntArrayRef(from.shape, static_cast<std::size_t>(from.dimensions)),
+                   from.dtype == CZ_F64 ? ::torch::kDouble : ::torch::kFloat)
             .clone();
     }
 };
@@ -586,9 +590,9 @@ struct rule_functions {
  *
  *  Where it is used as an Optimizer it is one: options of groups, which schedulers change, count
  *  from the next step on, alike on all ranks; so do groups that add_param_group() has added, by
- *  then on all ranks; step() runs its closure once on each rank. Parameters that are frozen are
- *  left alone, and a step in which no parameter has a gradient does nothing. What is collective:
- *  making it, step(), consolidate_state_dict(), loading. */
+ *  then on all ranks; step() runs its closure once on each rank. Otherwise than there, parameters
+ *  that are frozen are left alone, and a step is an error (CZ_ERR_STATE) for which nobody has
+ *  computed gradients. What is collective: making it, step(), consolidate_state_dict(), loading. */
 class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
 {
   public:
@@ -639,7 +643,6 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
         ::torch::Tensor loss;
         cz_step_options options = fresh<cz_step_options>();
         options.max_norm = max_norm_;
-        options.allow_no_gradients = 1;
         if (!ddp_) {
             options.gradients = addresses_.data();
             options.gradient_count = static_cast<std::int64_t>(addresses_.size());
@@ -693,9 +696,10 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     void save(::torch::serialize::OutputArchive &archive) const override
     {
         if (!consolidated_)
-            throw error(CZ_ERR_STATE, "libtorch: the optimizer cannot be saved: its state is not on "
-                                      "this rank as it is now; consolidate_state_dict() comes "
-                                      "before, on all ranks");
+            throw error(CZ_ERR_STATE,
+                        "libtorch: the optimizer cannot be saved: its state is not on "
+                        "this rank as it is now; consolidate_state_dict() comes "
+                        "before, on all ranks");
         functions_.save(archive, *this);
     }
     /** torch::load(), of what this or libtorch's optimizer of the kind has saved, on any number of
@@ -730,8 +734,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     czero::zero &handle() noexcept { return *zero_; }
 
   private:
-    using state_key = std::decay_t<
-        decltype(std::declval<::torch::optim::Optimizer &>().state())>::key_type;
+    using state_key =
+        std::decay_t<decltype(std::declval<::torch::optim::Optimizer &>().state())>::key_type;
 
     template <class Options>
     ZeroRedundancyOptimizer(group *over, DistributedDataParallel *ddp, groups parameters,
@@ -739,8 +743,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
         : Optimizer(std::move(parameters), std::make_unique<Options>(defaults)),
           functions_(detail::rule_functions::of<Options>()), ddp_(ddp), options_(options)
     {
-        if (options.groups || options.ddp || options.parts || options.parameters_as_bucket_view != 0 ||
-            options.overlap != CZ_OVERLAP_NONE)
+        if (options.groups || options.ddp || options.parts ||
+            options.parameters_as_bucket_view != 0 || options.overlap != CZ_OVERLAP_NONE)
             throw error(CZ_ERR_UNSUPPORTED,
                         "libtorch: of cz_zero_options groups, ddp, parts, "
                         "parameters_as_bucket_view and overlap are not the program's here");
@@ -845,7 +849,9 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     {
         while (taken_.size() < param_groups_.size()) {
             const std::vector<::torch::Tensor> &parameters = param_groups_[taken_.size()].params();
-            const auto unknown = [&](const ::torch::Tensor &one) { return tensors_->find(one) < 0; };
+            const auto unknown = [&](const ::torch::Tensor &one) {
+                return tensors_->find(one) < 0;
+            };
             if (!ddp_ && std::any_of(parameters.begin(), parameters.end(), unknown))
                 widen(parameters);
             zero_->add_param_group(described(*tensors_, taken_.size()));
@@ -863,8 +869,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
                                               " has lost or won parameters, expected " +
                                               std::to_string(taken_[i]) +
                                               "; new ones come by add_param_group()");
-            set_hypers(static_cast<std::int64_t>(i),
-                       functions_.hypers(param_groups_[i].options()));
+            set_hypers(static_cast<std::int64_t>(i), functions_.hypers(param_groups_[i].options()));
         }
         if (!ddp_)
             for (std::size_t i = 0; i < addresses_.size(); i++)
@@ -881,8 +886,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
                 check(cz_optim_get_hyper(local, number, hyper.name, &now));
                 if (now == hyper.value)
                     continue;
-                const cz_status status =
-                    cz_optim_set_hyper(local, number, hyper.name, hyper.value);
+                const cz_status status = cz_optim_set_hyper(local, number, hyper.name, hyper.value);
                 if (last)
                     check(status);
             }
