@@ -23,8 +23,10 @@ constexpr std::int64_t BATCH = 60, SIDE = 28, CLASSES = 10;
 struct net : torch::nn::Module {
     net()
     {
-        first = register_module("first", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 8, 5).stride(2)));
-        second = register_module("second", torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 16, 3).stride(2)));
+        first = register_module("first",
+                                torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 8, 5).stride(2)));
+        second = register_module("second",
+                                 torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 16, 3).stride(2)));
         last = register_module("last", torch::nn::Linear(16 * 5 * 5, CLASSES));
     }
     torch::Tensor forward(const torch::Tensor &images)
@@ -38,15 +40,17 @@ struct net : torch::nn::Module {
 
 /* ---- the data: IDX files, gzipped; so many words in the header ---- */
 
-static torch::Tensor read_idx(const std::string &name, int words, std::int64_t count, std::int64_t each)
+static torch::Tensor read_idx(const std::string &name, int words, std::int64_t count,
+                              std::int64_t each)
 {
     const std::string path = "/usr/share/datasets/fashion-mnist/" + name + "-ubyte.gz";
     std::vector<char> header(4 + 4 * static_cast<std::size_t>(words));
     const torch::Tensor bytes = torch::empty({count, each}, torch::kByte);
     gzFile file = gzopen(path.c_str(), "rb");
     const bool whole =
-        file && gzread(file, header.data(), static_cast<unsigned>(header.size())) ==
-                    static_cast<int>(header.size()) &&
+        file &&
+        gzread(file, header.data(), static_cast<unsigned>(header.size())) ==
+            static_cast<int>(header.size()) &&
         gzread(file, bytes.data_ptr(), static_cast<unsigned>(bytes.numel())) == bytes.numel();
     if (file)
         gzclose(file);
@@ -69,6 +73,9 @@ struct data {
 
 /* ---- training ---- */
 
+/* With the usual 1e-8 a gradient that is 0 but for rounding would move its weight as far as any. */
+static const torch::optim::AdamWOptions OPTIONS = torch::optim::AdamWOptions(3e-3).eps(1e-5);
+
 /* A step on `count` images from `begin` on: the mean of their losses. */
 static double step(net &of, torch::optim::Optimizer &optimizer, const data &from,
                    std::int64_t begin, std::int64_t count)
@@ -84,7 +91,12 @@ static double step(net &of, torch::optim::Optimizer &optimizer, const data &from
 static double accuracy(net &of, const data &from)
 {
     const torch::NoGradGuard guard;
-    return of.forward(from.images).argmax(1).eq(from.labels).to(torch::kDouble).mean().item<double>();
+    return of.forward(from.images)
+        .argmax(1)
+        .eq(from.labels)
+        .to(torch::kDouble)
+        .mean()
+        .item<double>();
 }
 
 static void report(int number, int steps, double loss)
@@ -95,7 +107,7 @@ static void report(int number, int steps, double loss)
 
 static void train_alone(net &of, const data &training, int steps)
 {
-    torch::optim::AdamW optimizer(of.parameters(), torch::optim::AdamWOptions(3e-3));
+    torch::optim::AdamW optimizer(of.parameters(), OPTIONS);
     torch::optim::StepLR schedule(optimizer, 100, 0.8);
     for (int s = 0; s < steps; s++) {
         report(s, steps, step(of, optimizer, training, s * BATCH % 60000, BATCH));
@@ -106,8 +118,7 @@ static void train_alone(net &of, const data &training, int steps)
 static void train(czero::group &world, net &of, const data &training, int steps)
 {
     czero::torch::DistributedDataParallel ddp(world, of); /* the values are rank 0's */
-    czero::torch::ZeroRedundancyOptimizer optimizer(ddp, of.parameters(),
-                                                    torch::optim::AdamWOptions(3e-3));
+    czero::torch::ZeroRedundancyOptimizer optimizer(ddp, of.parameters(), OPTIONS);
     torch::optim::StepLR schedule(optimizer, 100, 0.8);
     const std::int64_t begin = BATCH * world.rank() / world.size();
     const std::int64_t count = BATCH * (world.rank() + 1) / world.size() - begin;

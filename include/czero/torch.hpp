@@ -298,12 +298,11 @@ class DistributedDataParallel
         {
             const ::torch::NoGradGuard guard;
             ::torch::Tensor &gradient = all.parameters[i].mutable_grad();
-            if (gradient.is_same(gradients[i]) ||
-                (gradient.data_ptr() == gradients[i].data_ptr() && gradient.is_contiguous()))
-                return;
             if (gradient.layout() != ::torch::kStrided)
                 throw error(CZ_ERR_UNSUPPORTED, "libtorch: the gradient of '" + name(i) +
                                                     "' is sparse, expected a dense one");
+            if (gradient.is_contiguous() && gradient.data_ptr() == gradients[i].data_ptr())
+                return;
             gradients[i].copy_(gradient);
             gradient = gradients[i];
         }
