@@ -29,6 +29,7 @@ scdoc                  | build test lint nightly                     | scdoc    
 bible-kjv              | test demo mpi nightly                       | bible          | text to train the example GPT on
 bible-kjv-text         | test demo mpi nightly                       |                | text to train the example GPT on
 dataset-fashion-mnist  | test nightly                                |                | images to train an example on
+libtorch-dev           | test nightly                                |                | tests modules of libtorch on several ranks
 libopenmpi-dev         | test mpi bench lint nightly                 | mpicc.openmpi  | the MPI plugin
 openmpi-bin            | test mpi bench nightly                      | mpirun.openmpi | runs its tests and benchmarks
 iproute2               | test bench nightly                          | ip             | makes the hosts of the multi-host tests

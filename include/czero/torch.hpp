@@ -182,9 +182,10 @@ class tensors
  *  The first gradient of a backward pass begins a pass of czero, which is where ranks meet and get
  *  rank 0's buffers, and backward() returns when it has ended: so every rank calls it equally
  *  often, for graphs with the same parameters (option find_unused: with any, but at least one; for
- *  ranks with fewer batches see joinable()). A backward pass that fails on one rank, with an
- *  exception of whatever kind, fails on all of them; gradients are then undefined, and the next
- *  pass may begin.
+ *  ranks with fewer batches see joinable()). A backward pass that then fails on one rank, with an
+ *  exception of whatever kind, fails on all of them: CZ_ERR_STATE on the others. Gradients are then
+ *  undefined, and the next pass may begin. One that fails before its first gradient, as a forward
+ *  pass, is for the others one that has not come yet: they wait for this rank's next, or its end.
  *
  *  Gradients have memory that this object gives them: param.grad() keeps its address, also where
  *  zero_grad() has made it undefined meanwhile. Graphs of gradients (create_graph) are not kept.
