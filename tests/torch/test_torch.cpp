@@ -475,6 +475,30 @@ static void a_backward_pass_that_throws_ends_it_everywhere()
     });
 }
 
+/* Who catches nothing ends, and the others do not wait. */
+static void a_rank_that_ends_is_missed()
+{
+    EXPECT_THROW(odd_data, "no image", on_ranks(3, [](czero::group &world) {
+                     net own;
+                     ct::DistributedDataParallel ddp(world, own);
+                     ct::ZeroRedundancyOptimizer optimizer(ddp, own.parameters(),
+                                                           torch::optim::AdamWOptions(0.01));
+                     for (int step = 0; step < STEPS; step++) {
+                         optimizer.zero_grad();
+                         if (world.rank() == 1 && step == 2)
+                             throw odd_data("no image");
+                         if (step == 2)
+                             EXPECT_THROW(czero::error, "rank 1",
+                                          loss_of(own, step, world.rank()).backward());
+                         else
+                             backward(loss_of(own, step, world.rank()));
+                         if (step == 2)
+                             return;
+                         optimizer.step();
+                     }
+                 }));
+}
+
 /* Weighed by their number of images: as one process that takes all of them. */
 static void uneven_batches_count_by_weight()
 {
@@ -973,6 +997,7 @@ int main(int argc, char **argv)
         {"buckets_travel_while_the_pass_goes_on", buckets_travel_while_the_pass_goes_on},
         {"a_backward_pass_that_throws_ends_it_everywhere",
          a_backward_pass_that_throws_ends_it_everywhere},
+        {"a_rank_that_ends_is_missed", a_rank_that_ends_is_missed},
         {"uneven_batches_count_by_weight", uneven_batches_count_by_weight},
         {"ranks_without_batches_accompany_the_others", ranks_without_batches_accompany_the_others},
         {"closures_run_once_and_fail_everywhere", closures_run_once_and_fail_everywhere},
