@@ -108,7 +108,7 @@ class tensors
         for (const auto &item : given_parameters)
             add(item.key(), item.value());
         for (const auto &item : given_buffers) {
-            if (places_.count(item.value().unsafeGetTensorImpl()) > 0)
+            if (!item.value().defined() || places_.count(item.value().unsafeGetTensorImpl()) > 0)
                 continue;
             const cz_tensor buffer = view(item.key(), item.value(), true);
             check(cz_model_add_buffer(model, item.key().c_str(), buffer.data, buffer.dtype,
@@ -122,6 +122,9 @@ class tensors
     void add(const std::string &name, const ::torch::Tensor &parameter)
     {
         const cz_tensor value = view(name, parameter);
+        if (!parameter.is_leaf())
+            throw error(CZ_ERR_ARGUMENT,
+                        "libtorch: '" + name + "' is computed from other tensors, expected a leaf");
         if (places_.count(parameter.unsafeGetTensorImpl()) > 0)
             return;
         const std::int64_t place = static_cast<std::int64_t>(parameters.size());
@@ -341,6 +344,8 @@ class DistributedDataParallel
 
         void begin()
         {
+            if (before_pass && sync)
+                before_pass();
             prepare();
             for (std::size_t i = 0; i < gradients.size(); i++) {
                 marked[i] = false;
@@ -410,6 +415,7 @@ class DistributedDataParallel
         std::vector<bool> marked;               /* in this pass */
         std::vector<bool> owed; /* in one that did not synchronise, since one that did */
         std::optional<czero::ddp> ddp;
+        std::function<void()> before_pass; /* of its optimizer, for a pass that synchronises */
         std::vector<std::pair<decltype(::torch::autograd::impl::grad_accumulator(
                                   std::declval<::torch::Tensor>())),
                               std::uintptr_t>>
@@ -589,8 +595,8 @@ struct rule_functions {
  *  AdagradOptions.
  *
  *  Where it is used as an Optimizer it is one: options of groups, which schedulers change, count
- *  from the next step on, alike on all ranks; so do groups that add_param_group() has added, by
- *  then on all ranks; step() runs its closure once on each rank. Otherwise than there, parameters
+ *  from the next step on, alike on all ranks; so do groups that add_param_group() has added, from
+ *  the next step or pass on; step() runs its closure once on each rank. Otherwise than there, parameters
  *  that are frozen are left alone, and a step is an error (CZ_ERR_STATE) for which nobody has
  *  computed gradients. What is collective: making it, step(), consolidate_state_dict(), loading. */
 class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
@@ -633,6 +639,11 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     }
     ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer &) = delete;
     ZeroRedundancyOptimizer &operator=(const ZeroRedundancyOptimizer &) = delete;
+    ~ZeroRedundancyOptimizer() override
+    {
+        if (ddp_)
+            ddp_->own_->before_pass = nullptr;
+    }
 
     /** What a closure throws comes out here, and fails the step on all ranks before anything has
      *  changed. Returns the loss of the closure. */
@@ -758,6 +769,9 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
             over_ = *over;
         }
         make();
+        result_.norm = std::numeric_limits<double>::quiet_NaN();
+        if (ddp) /* all that is trained is in a group then */
+            ddp->own_->before_pass = [this] { take_new_groups(); };
     }
     static groups one(std::vector<::torch::Tensor> parameters)
     {

@@ -683,8 +683,6 @@ static void groups_are_added()
                         optimizer.add_param_group(torch::optim::OptimizerParamGroup(
                             own.linear->parameters(),
                             std::make_unique<torch::optim::AdamWOptions>(0.05)));
-                        if (with_ddp) /* which has to know them before the pass */
-                            optimizer.handle(), optimizer.consolidate_state_dict();
                     }
                     optimizer.zero_grad();
                     backward(loss_of(own, step, world.rank()));
@@ -914,6 +912,19 @@ static void what_is_wrong_is_said()
         if (world.rank() == 0)
             own.to(torch::kDouble);
         EXPECT_THROW(czero::error, "convolution.weight' have moved", optimizer.step());
+
+        ct::named_tensors computed;
+        computed.insert("twice", 2 * torch::ones({2}).requires_grad_());
+        EXPECT_THROW(czero::error, "'twice' is computed",
+                     ct::DistributedDataParallel(world, computed));
+
+        torch::nn::Sequential bare(
+            torch::nn::Linear(torch::nn::LinearOptions(2, 3).bias(false)),
+            torch::nn::BatchNorm1d(
+                torch::nn::BatchNorm1dOptions(3).affine(false).track_running_stats(false)));
+        ct::DistributedDataParallel of_bare(world, *bare);
+        EXPECT(of_bare.model().get_info().param_count == 1);
+        EXPECT(of_bare.model().get_info().buffer_count <= 1);
 
         Tensor table = torch::ones({4, 2}).requires_grad_();
         Tensor none = torch::empty({0}).requires_grad_();
