@@ -7,6 +7,7 @@ program=$1 mpirun=${2:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 steps=121
+export OPENBLAS_NUM_THREADS=1 # ranks are threads
 "$program" $steps alone >"$work/alone"
 for ranks in 2 3 7; do
     CZERO_RANKS=$ranks "$program" $steps >"$work/$ranks"
