@@ -597,8 +597,8 @@ struct rule_functions {
  *  Where it is used as an Optimizer it is one: options of groups, which schedulers change, count
  *  from the next step on, alike on all ranks; so do groups that add_param_group() has added, from
  *  the next step or pass on; step() runs its closure once on each rank. Otherwise than there,
- *  parameters that are frozen are left alone, and a step is an error (CZ_ERR_STATE) for which nobody
- *  has computed gradients. What is collective: making it, step(), consolidate_state_dict(),
+ *  parameters that are frozen are left alone, and a step for which nobody has computed gradients is
+ *  an error (CZ_ERR_STATE). What is collective: making it, step(), consolidate_state_dict(),
  *  loading. */
 class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
 {
