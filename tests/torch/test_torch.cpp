@@ -357,6 +357,26 @@ static void passes_without_synchronisation_add_up()
         });
 }
 
+/* What was added up, and then dropped: the ranks still expect something of it. */
+static void gradients_dropped_between_passes_count_as_zero()
+{
+    on_ranks(2, [](czero::group &world) {
+        net own;
+        cz_ddp_options options = czero::fresh<cz_ddp_options>();
+        options.find_unused = 1;
+        ct::DistributedDataParallel ddp(world, own, options);
+        {
+            const auto scope = ddp.no_sync();
+            backward(loss_of(own, 0, world.rank()));
+        }
+        for (Tensor parameter : own.parameters())
+            parameter.mutable_grad() = Tensor();
+        backward(loss_of(own, 1, world.rank(), false));
+        const Tensor gradient = own.spare->weight.grad();
+        EXPECT(gradient.defined() && torch::equal(gradient, torch::zeros_like(gradient)));
+    });
+}
+
 /* In step 1 no rank uses the spare layer, in step 2 the last one alone does. */
 static void unused_parameters_are_found()
 {
@@ -1004,6 +1024,8 @@ int main(int argc, char **argv)
         {"losses_are_those_of_libtorchs_optimizers", losses_are_those_of_libtorchs_optimizers},
         {"libtorchs_own_optimizers_step_on_the_mean", libtorchs_own_optimizers_step_on_the_mean},
         {"passes_without_synchronisation_add_up", passes_without_synchronisation_add_up},
+        {"gradients_dropped_between_passes_count_as_zero",
+         gradients_dropped_between_passes_count_as_zero},
         {"unused_parameters_are_found", unused_parameters_are_found},
         {"buckets_travel_while_the_pass_goes_on", buckets_travel_while_the_pass_goes_on},
         {"a_backward_pass_that_throws_ends_it_everywhere",
