@@ -26,7 +26,11 @@ typedef struct tensors {
     float *w2, *b2;   /* (VOCAB, HIDDEN), (VOCAB) */
 } tensors;
 
-static const char *const names[TENSORS] = {"embedding", "w1", "b1", "w2", "b2"};
+static const cz_view views[TENSORS] = {{"embedding", 0, 2, {VOCAB, EMBEDDING}},
+                                       {"w1", 0, 2, {HIDDEN, INPUT}},
+                                       {"b1", 0, 1, {HIDDEN}},
+                                       {"w2", 0, 2, {VOCAB, HIDDEN}},
+                                       {"b2", 0, 1, {VOCAB}}};
 static const int64_t sizes[TENSORS] = {VOCAB * EMBEDDING, HIDDEN *INPUT, HIDDEN, VOCAB *HIDDEN,
                                        VOCAB};
 
@@ -198,7 +202,7 @@ static cz_status train(cz_group *group, void *context)
     cz_model *model; /* [czero] create */
     cz_zero *zero;
     CZ_TRY(cz_model_create(&model));
-    CZ_TRY(cz_model_add_flat(model, params, grads, CZ_F32, TENSORS, names, sizes));
+    CZ_TRY(cz_model_add_views(model, params, grads, CZ_F32, views, TENSORS));
     CZ_TRY(cz_zero_create(&zero, group, model, cz_rule_adamw(), CZ_HYPERS({"lr", 0.005}), NULL));
 
     for (int step = 0; step < STEPS; step++) {

@@ -56,31 +56,18 @@ static cz_status create_parts(trainer *t)
     return trainer_weigh_parts(t);
 }
 
-/* The whole block as it is. */
-static cz_status add_flat(trainer *t, const gpt_parameter *list, int count)
+/* The whole block as it is, each parameter with its shape. */
+static cz_status add_parameters(trainer *t, const gpt_parameter *list, int count)
 {
-    const char **names = calloc((size_t)count, sizeof *names);
-    int64_t *sizes = calloc((size_t)count, sizeof *sizes);
-    cz_status status =
-        names && sizes ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "no memory for %d names", count);
-    for (int p = 0; p < count && status == CZ_OK; p++) {
-        names[p] = list[p].name;
-        sizes[p] = list[p].count;
-    }
-    if (status == CZ_OK)
-        status = cz_model_add_flat(t->model, t->params, t->grads, CZ_F32, count, names, sizes);
-    free(names);
-    free(sizes);
-    return status;
-}
-
-/* Each with its shape: hooks may want to see matrices. */
-static cz_status add_shaped(trainer *t, const gpt_parameter *list, int count)
-{
+    cz_view *views = calloc((size_t)count, sizeof *views);
+    if (!views)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for %d names", count);
     for (int p = 0; p < count; p++)
-        CZ_TRY(cz_model_add(t->model, list[p].name, t->params + list[p].offset,
-                            t->grads + list[p].offset, CZ_F32, list[p].dims, list[p].shape));
-    return CZ_OK;
+        views[p] = (cz_view){list[p].name, 0, list[p].dims, {list[p].shape[0], list[p].shape[1]}};
+    const cz_status status =
+        cz_model_add_views(t->model, t->params, t->grads, CZ_F32, views, count);
+    free(views);
+    return status;
 }
 
 /* Of this rank, or one block for all; then one rank sets values, and making the ddp tells the
@@ -128,7 +115,7 @@ static cz_status create_model(trainer *t)
         return cz_fail(CZ_ERR_MEMORY, "no memory for %lld parameters", (long long)t->elements);
     CZ_TRY(create_params(t));
     CZ_TRY(cz_model_create(&t->model));
-    return o->hook ? add_shaped(t, list, count) : add_flat(t, list, count);
+    return add_parameters(t, list, count);
 }
 
 /* Buckets of about a block's gradients each: the first ones are on their way early. */

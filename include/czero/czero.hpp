@@ -1124,6 +1124,24 @@ class model : public detail::handle<cz_model, cz_model_destroy>
         check(cz_model_add_flat(get(), from.data(), to.empty() ? nullptr : to.data(),
                                 dtype_of(from), sizes.count(), names.data(), sizes.data()));
     }
+    /** With names and shapes, packed over layers or not: cz_model_add_views(). */
+    template <class Values, class Gradients>
+    void add_views(Values &&values, Gradients &&gradients, span<const cz_view> views)
+    {
+        const auto from = detail::elements(values);
+        const auto to = detail::elements(gradients);
+        std::int64_t sum = 0;
+        for (const cz_view &view : views)
+            if (view.dimensions >= 0 && view.dimensions <= CZ_MAX_DIMENSIONS) /* else C says so */
+                sum += (view.layers > 0 ? view.layers : 1) *
+                       detail::product(span<const std::int64_t>(
+                           view.shape, static_cast<std::size_t>(view.dimensions)));
+        detail::expect_size("model add_views", "block of values", from.count(), sum);
+        if (!to.empty())
+            detail::expect_size("model add_views", "block of gradients", to.count(), sum);
+        check(cz_model_add_views(get(), from.data(), to.empty() ? nullptr : to.data(),
+                                 dtype_of(from), views.data(), views.count()));
+    }
     template <class Value>
     void add_buffer(const std::string &name, Value &&value, span<const std::int64_t> shape)
     {
@@ -1157,6 +1175,10 @@ class model : public detail::handle<cz_model, cz_model_destroy>
     void set_gradient(std::int64_t param, void *gradient)
     {
         check(cz_model_set_gradient(get(), param, gradient));
+    }
+    void set_gradients_flat(std::int64_t param, void *gradients)
+    {
+        check(cz_model_set_gradients_flat(get(), param, gradients));
     }
     void zero_grad() { check(cz_model_zero_grad(get())); }
     void check_replicas(group &over,

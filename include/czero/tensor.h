@@ -75,11 +75,39 @@ CZ_API cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz
  *
  *  Local. @param values, grads  the sum of `sizes` elements each; borrowed. `grads` may be NULL.
  *  @param names  `count` names, copied; NULL: "0", "1", … counted over the whole model
- *  @param sizes  elements of each, 0 allowed; each becomes a tensor of one dimension
+ *  @param sizes  elements of each, 0 allowed; each becomes a tensor of one dimension. With shapes:
+ *                cz_model_add_views()
  *  @return as cz_model_add(); on an error no parameter of the call was added.
  */
 CZ_API cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, cz_dtype dtype,
                                    int64_t count, const char *const *names, const int64_t *sizes);
+
+/** What lies in a flat block: one parameter, or one of each layer, packed. The struct never
+ *  changes. */
+typedef struct cz_view {
+    /** with layers: one '*' in it becomes the number of the layer, from 0 on; else it has none */
+    const char *name;
+    int64_t layers; /**< so many parameters of that shape, one after the other; 0: one */
+    int dimensions; /**< 0 (a single element) … CZ_MAX_DIMENSIONS */
+    int64_t shape[CZ_MAX_DIMENSIONS]; /**< of each of them */
+} cz_view;
+
+/** Append the parameters of one block of values and one of gradients, as cz_model_add_flat(), with
+ *  names and shapes, so that they are saved as what they are; memory that is packed over layers
+ *  becomes a parameter for each layer:
+ *
+ *      const cz_view views[] = {{"wte", 0, 2, {vocab, channels}},
+ *                               {"h.*.ln_1.weight", layers, 1, {channels}},
+ *                               {"h.*.attn.c_attn.weight", layers, 2, {3 * channels, channels}}};
+ *      CZ_TRY(cz_model_add_views(model, params, grads, CZ_F32, views, 3));
+ *
+ *  Local. @param values, grads  the elements of all views, one after the other without gaps;
+ *                borrowed. `grads` may be NULL: cz_model_set_gradients_flat().
+ *  @param views  `count` of them, copied
+ *  @return as cz_model_add(); CZ_ERR_ARGUMENT also: layers below 0, a '*' missing or too many. On
+ *          an error no parameter of the call was added. */
+CZ_API cz_status cz_model_add_views(cz_model *model, void *values, void *grads, cz_dtype dtype,
+                                    const cz_view *views, int64_t count);
 
 /** Append a buffer: a tensor that is part of the model but not trained. Names are shared with the
  *  parameters'. Local; errors as cz_model_add(). */
@@ -141,6 +169,14 @@ CZ_API cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool
  *  between steps.
  *  @return CZ_ERR_ARGUMENT: no such parameter. */
 CZ_API cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad);
+
+/** The same for all parameters of a flat block at once: where their gradients are from now on, in
+ *  the order of the block, such as memory that is allocated with the first backward pass; NULL:
+ *  they have none. Local; between steps.
+ *  @param param  any parameter of the block, which is one that cz_model_add_flat() or
+ *                cz_model_add_views() has added
+ *  @return CZ_ERR_ARGUMENT: no such parameter, or one that is in no block; nothing was changed. */
+CZ_API cz_status cz_model_set_gradients_flat(cz_model *model, int64_t param, void *grads);
 
 /** Set every gradient that is present to zero, frozen parameters' too. Local.
  *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_UNSUPPORTED: one is sparse; nothing was changed. */

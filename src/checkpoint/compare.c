@@ -74,8 +74,10 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
     if (!shapes_are_equal(mine, theirs)) {
         print_shape(shape, sizeof shape, mine);
         print_shape(saved, sizeof saved, theirs);
-        cz__text_print(&c->differences, "%s '%s' has shape %s, in the checkpoint %s\n", what,
-                       cz__show(mine->name).text, shape, saved);
+        cz__text_print(&c->differences, "%s '%s' has shape %s, in the checkpoint %s%s\n", what,
+                       cz__show(mine->name).text, shape, saved,
+                       theirs->count == mine->count ? " (czero convert --reshape gives it another)"
+                                                    : "");
         return -1;
     }
     if (!types_fit(theirs->dtype, mine->dtype, convert)) {

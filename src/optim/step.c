@@ -159,7 +159,8 @@ cz_status cz__step_without_gradients(const char *part, int64_t params)
         CZ_ERR_STATE,
         "%s step: none of %" PRId64
         " trainable parameters has a gradient, so nothing would be trained; say where gradients "
-        "are (cz_model_set_gradient(), or option gradients), or set option allow_no_gradients",
+        "are (cz_model_set_gradient(), cz_model_set_gradients_flat(), or option gradients), or set "
+        "option allow_no_gradients",
         part, params);
 }
 

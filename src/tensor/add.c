@@ -198,34 +198,53 @@ static void shorten(cz_model *model, int64_t count)
     }
 }
 
-static void *advance(void *block, int64_t elements, size_t size)
+/* ---- flat blocks ---- */
+
+/* One that is being added, up to `offset`. */
+typedef struct flat_block {
+    char *values, *grads; /* grads NULL: none now */
+    cz_dtype dtype;
+    int64_t offset; /* elements */
+} flat_block;
+
+static void *place_in(char *block, int64_t offset, cz_dtype dtype)
 {
-    return block ? (char *)block + (size_t)elements * size : NULL;
+    return block ? block + (size_t)offset * cz_dtype_size(dtype) : NULL;
 }
 
-static cz_status append_flat(cz_model *model, void *values, void *grads, cz_dtype dtype,
-                             int64_t count, const char *const *names, const int64_t *sizes)
+/* Its next parameter, of the type and shape of `view`. */
+static cz_status append_next(cz_model *model, flat_block *block, const char *name,
+                             const cz_tensor *view)
 {
-    int64_t offset = 0;
-    for (int64_t i = 0; i < count; i++) {
-        char number[24];
-        cz_tensor v = {.dtype = dtype, .dimensions = 1, .shape = {sizes[i]}};
-        snprintf(number, sizeof number, "%" PRId64, model->params.count);
-        v.data = advance(values, offset, cz_dtype_size(dtype));
-        cz_tensor g = v;
-        g.data = advance(grads, offset, cz_dtype_size(dtype));
-        CZ_TRY(append(model, &model->params, names ? names[i] : number, &v, grads ? &g : NULL));
-        model->params.items[model->params.count - 1].block = model->block_count;
-        offset += sizes[i];
-    }
+    cz_tensor v = *view, g = *view;
+    v.data = place_in(block->values, block->offset, block->dtype);
+    g.data = place_in(block->grads, block->offset, block->dtype);
+    CZ_TRY(append(model, &model->params, name, &v, block->grads ? &g : NULL));
+    model->params.items[model->params.count - 1].block = model->block_count;
+    block->offset += cz_tensor_count(view);
     return CZ_OK;
+}
+
+/* All parameters of a call, or none. */
+static cz_status end_block(cz_model *model, int64_t before, cz_status status)
+{
+    if (!status)
+        model->block_count++;
+    else
+        shorten(model, before);
+    return status;
+}
+
+static int64_t most_elements(cz_dtype dtype)
+{
+    const size_t size = cz_dtype_size(dtype);
+    return (int64_t)(PTRDIFF_MAX / (size ? size : 1));
 }
 
 /* Offsets into the block fit before any is formed. */
 static cz_status check_sizes(cz_dtype dtype, int64_t count, const int64_t *sizes)
 {
-    const int64_t limit =
-        (int64_t)(PTRDIFF_MAX / (cz_dtype_size(dtype) ? cz_dtype_size(dtype) : 1));
+    const int64_t limit = most_elements(dtype);
     int64_t sum = 0;
     for (int64_t i = 0; i < count; i++) {
         if (sizes[i] < 0 || sizes[i] > limit - sum)
@@ -233,6 +252,18 @@ static cz_status check_sizes(cz_dtype dtype, int64_t count, const int64_t *sizes
                             "model: size %" PRId64 " of %" PRId64 " is %" PRId64 ": %s", i, count,
                             sizes[i], sizes[i] < 0 ? "below 0" : "the sum is too large");
         sum += sizes[i];
+    }
+    return CZ_OK;
+}
+
+static cz_status append_flat(cz_model *model, flat_block *block, int64_t count,
+                             const char *const *names, const int64_t *sizes)
+{
+    for (int64_t i = 0; i < count; i++) {
+        char number[24];
+        const cz_tensor view = {.dtype = block->dtype, .dimensions = 1, .shape = {sizes[i]}};
+        snprintf(number, sizeof number, "%" PRId64, model->params.count);
+        CZ_TRY(append_next(model, block, names ? names[i] : number, &view));
     }
     return CZ_OK;
 }
@@ -247,11 +278,113 @@ cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, cz_dtype
     if (!reserve(model, &model->params, count))
         return cz__fail(CZ_ERR_MEMORY, "model: no memory for %" PRId64 " parameters more", count);
     CZ_TRY(check_sizes(dtype, count, sizes));
+    flat_block block = {values, grads, dtype, 0};
     const int64_t before = model->params.count;
-    const cz_status status = append_flat(model, values, grads, dtype, count, names, sizes);
-    if (!status)
-        model->block_count++;
-    else
-        shorten(model, before);
+    return end_block(model, before, append_flat(model, &block, count, names, sizes));
+}
+
+/* ---- flat blocks with shapes ---- */
+
+static cz_tensor tensor_of(const cz_view *view, cz_dtype dtype)
+{
+    cz_tensor tensor = {.dtype = dtype, .dimensions = view->dimensions};
+    memcpy(tensor.shape, view->shape, sizeof tensor.shape);
+    return tensor;
+}
+
+/* The one place in a name where the number of a layer goes; NULL: there is none, or several. */
+static const char *find_star(const char *name)
+{
+    const char *star = strchr(name, '*');
+    return star && !strchr(star + 1, '*') ? star : NULL;
+}
+
+static cz_status check_view(const cz_view *view, int64_t index)
+{
+    if (!view->name || !*view->name)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: the name of view %" PRId64 " is %s", index,
+                        view->name ? "empty" : "NULL");
+    if (view->layers < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: view \"%s\" has %" PRId64 " layers", view->name,
+                        view->layers);
+    if (view->layers > 0 ? !find_star(view->name) : strchr(view->name, '*') != NULL)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "model: view \"%s\" has %" PRId64 " layers; a name has one '*', for their "
+                        "numbers, where there are layers, and none where there are not",
+                        view->name, view->layers);
+    const cz_tensor tensor = tensor_of(view, CZ_F32);
+    if (cz_tensor_count(&tensor) < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "model: view \"%s\" has a bad shape (%d dimensions): one below 0, more "
+                        "than %d of them, or too many elements",
+                        view->name, view->dimensions, CZ_MAX_DIMENSIONS);
+    return CZ_OK;
+}
+
+/* And how many parameters they are. */
+static cz_status check_views(cz_dtype dtype, const cz_view *views, int64_t count, int64_t *params)
+{
+    const int64_t limit = most_elements(dtype);
+    int64_t sum = 0;
+    *params = 0;
+    for (int64_t i = 0; i < count; i++) {
+        CZ_TRY(check_view(&views[i], i));
+        const cz_tensor tensor = tensor_of(&views[i], dtype);
+        const int64_t times = views[i].layers > 0 ? views[i].layers : 1;
+        int64_t elements;
+        if (__builtin_mul_overflow(cz_tensor_count(&tensor), times, &elements) ||
+            elements > limit - sum || __builtin_add_overflow(*params, times, params))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "model: view \"%s\" of %" PRId64 " layers: the sum of all elements is "
+                            "too large",
+                            views[i].name, views[i].layers);
+        sum += elements;
+    }
+    return CZ_OK;
+}
+
+/* Where a view has layers: one parameter each. */
+static cz_status append_layers(cz_model *model, flat_block *block, const cz_view *view)
+{
+    const cz_tensor tensor = tensor_of(view, block->dtype);
+    const char *star = find_star(view->name);
+    const size_t room = strlen(view->name) + 24;
+    char *name = cz__calloc(1, room);
+    cz_status status = CZ_OK;
+    if (!name)
+        return cz__fail(CZ_ERR_MEMORY, "model: the names of view \"%s\"", view->name);
+    for (int64_t layer = 0; layer < view->layers && status == CZ_OK; layer++) {
+        snprintf(name, room, "%.*s%" PRId64 "%s", (int)(star - view->name), view->name, layer,
+                 star + 1);
+        status = append_next(model, block, name, &tensor);
+    }
+    cz__free(name);
     return status;
+}
+
+static cz_status append_views(cz_model *model, flat_block *block, const cz_view *views,
+                              int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const cz_tensor tensor = tensor_of(&views[i], block->dtype);
+        CZ_TRY(views[i].layers > 0 ? append_layers(model, block, &views[i])
+                                   : append_next(model, block, views[i].name, &tensor));
+    }
+    return CZ_OK;
+}
+
+cz_status cz_model_add_views(cz_model *model, void *values, void *grads, cz_dtype dtype,
+                             const cz_view *views, int64_t count)
+{
+    int64_t params;
+    CZ_TRY(check_list(model));
+    if (count < 0 || (count > 0 && !views))
+        return cz__fail(CZ_ERR_ARGUMENT, "model: %" PRId64 " views, the list is %s", count,
+                        views ? "given" : "NULL");
+    CZ_TRY(check_views(dtype, views, count, &params));
+    if (!reserve(model, &model->params, params))
+        return cz__fail(CZ_ERR_MEMORY, "model: %" PRId64 " parameters more", params);
+    flat_block block = {values, grads, dtype, 0};
+    const int64_t before = model->params.count;
+    return end_block(model, before, append_views(model, &block, views, count));
 }

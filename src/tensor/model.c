@@ -315,6 +315,27 @@ cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad)
     return CZ_OK;
 }
 
+cz_status cz_model_set_gradients_flat(cz_model *model, int64_t param, void *grads)
+{
+    const cz__entry *e = param_to_change(model, param);
+    if (!e)
+        return CZ_ERR_ARGUMENT;
+    if (e->block < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: parameter %" PRId64 " '%.60s' is in no flat block",
+                        param, e->name);
+    int64_t first = param;
+    while (first > 0 && cz__model_block(model, first - 1) == e->block)
+        first--;
+    char *grad = grads;
+    for (int64_t p = first; cz__model_block(model, p) == e->block; p++) {
+        const cz_tensor *value = &model->params.items[p].value;
+        CZ_TRY(cz_model_set_gradient(model, p, grad));
+        if (grad)
+            grad += (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+    }
+    return CZ_OK;
+}
+
 cz_status cz_model_zero_grad(cz_model *model)
 {
     if (!model)

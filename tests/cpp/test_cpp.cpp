@@ -221,6 +221,16 @@ static void sizes_that_do_not_fit_are_refused()
         EXPECT_THROW(czero::error, "list of counts has 1", world.all_gather_v(one, two, {1}));
         model.add("w", two, czero::no_gradient<float>);
         EXPECT(model.find("w") == 0 && !model.get_param(0).gradient && model.find("v") == -1);
+        const cz_view views[] = {{"h.*", 2, 2, {2, 3}}, {"b", 0, 1, {4}}};
+        std::vector<float> block(16), gradients(16);
+        EXPECT_THROW(czero::error, "block of values has 2 elements, expected 16",
+                     model.add_views(two, czero::no_gradient<float>, views));
+        EXPECT_THROW(czero::error, "block of gradients has 2 elements, expected 16",
+                     model.add_views(block, two, views));
+        model.add_views(block, czero::no_gradient<float>, views);
+        EXPECT(model.get_param(model.find("h.1")).value->data == &block[6]);
+        model.set_gradients_flat(1, gradients.data());
+        EXPECT(model.get_param(model.find("b")).gradient->data == &gradients[12]);
     });
 }
 

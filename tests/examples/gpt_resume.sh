@@ -177,6 +177,6 @@ refused '--batch is 8' "--save $work/moved.ck --resume --batch 8" "$@"
 refused '--seed is 5' "--save $work/moved.ck --resume --seed 5" "$@"
 refused "the text's fingerprint" "--save $work/moved.ck --resume --text-bytes 150000" "$@"
 refused 'step 24 already' "--save $work/moved.ck --resume --steps 23" "$@"
-refused "parameter 'wte.weight' has shape" "--save $work/moved.ck --resume --channels 48" "$@"
+refused "parameter 'wpe.weight' has shape [32, 48], in the checkpoint [32, 32]" "--save $work/moved.ck --resume --channels 48" "$@"
 refused "$work/moved.out" "--save $work/moved.out" "$@" # a file is no folder
 echo "gpt_resume.sh: all as promised"

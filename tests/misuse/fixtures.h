@@ -158,6 +158,7 @@ typedef struct named_value {
 
 static const named_value values[] = {
     {"count", "cz_model_add_flat", 2},
+    {"count", "cz_model_add_views", 1},
     {"count", "cz_state_dict_set_texts", 2},
     {"count", "cz_sched_create_sequential", 1},
     {"count", "cz_sched_create_chained", 1},
@@ -657,6 +658,8 @@ static void make_cz_model(trial *t)
 {
     const int64_t shape[] = {4, 4};
     must(t, cz_model_create(&t->cz_model), "a model");
+    if (in(t, "cz_model_set_gradients_flat"))
+        must(t, cz_model_add_flat(t->cz_model, floats(t), NULL, CZ_F32, 2, NULL, shape), "a block");
     must(t, cz_model_add(t->cz_model, "weight", floats(t), floats(t), CZ_F32, 2, shape),
          "a weight");
     must(t, cz_model_add(t->cz_model, "bias", floats(t), floats(t), CZ_F32, 1, shape), "a bias");
@@ -833,6 +836,11 @@ static void valid_cz_tensor(trial *t, cz_tensor *tensor)
 {
     const cz_tensor valid = {floats(t), CZ_F32, CZ_DENSE, 1, {4}, NULL};
     *tensor = valid;
+}
+
+static void valid_cz_view(trial *t, cz_view *view)
+{
+    *view = (cz_view){"layer.*", 2, 1, {4}};
 }
 
 static void valid_cz_param_group(trial *t, cz_param_group *group)

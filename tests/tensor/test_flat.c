@@ -2,6 +2,8 @@
 /* Flat blocks: parameters one after the other in the caller's memory, all of them or none. */
 #include "tensor/checks.h"
 
+#include "czero/optim.h"
+
 #include <stdlib.h>
 
 static float memory[64], grads[64];
@@ -110,5 +112,132 @@ TEST(large_flat_blocks_are_taken_back)
     assert_ok(cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT - 1, NULL, sizes));
     check_counts(model, COUNT, 7, 1);
     free(sizes);
+    cz_model_destroy(&model);
+}
+
+/* ---- with shapes ---- */
+
+static void check_view(const cz_model *model, int64_t param, const char *name, int64_t offset,
+                       int dimensions, const int64_t *shape)
+{
+    const cz_tensor *value = cz__model_value(model, param);
+    const cz_tensor *grad = cz__model_gradient(model, param);
+    assert_string_equal(cz__model_name(model, param), name);
+    assert_true(value->data == memory + offset && grad->data == grads + offset);
+    assert_int_equal(value->dimensions, dimensions);
+    assert_memory_equal(value->shape, shape, (size_t)dimensions * sizeof *shape);
+    assert_memory_equal(grad->shape, shape, (size_t)dimensions * sizeof *shape);
+    assert_int_equal(cz__model_block(model, param), cz__model_block(model, 1));
+}
+
+TEST(views_have_shapes_and_are_cut_into_layers)
+{
+    static const cz_view views[] = {{"wte", 0, 2, {4, 3}},
+                                    {"h.*.weight", 3, 2, {2, 3}},
+                                    {"h.*.bias", 3, 1, {2}},
+                                    {"empty.*", 2, 2, {0, 7}},
+                                    {"scale", 0, 0, {0}}};
+    cz_model *model = new_model();
+    assert_ok(cz_model_add(model, "first", memory, NULL, CZ_F32, 0, NULL));
+    assert_ok(cz_model_add_views(model, memory, grads, CZ_F32, views, 5));
+    check_counts(model, 1 + 1 + 3 + 3 + 2 + 1, 0, 1 + 12 + 18 + 6 + 0 + 1);
+    check_view(model, 1, "wte", 0, 2, (int64_t[]){4, 3});
+    check_view(model, 2, "h.0.weight", 12, 2, (int64_t[]){2, 3});
+    check_view(model, 4, "h.2.weight", 24, 2, (int64_t[]){2, 3});
+    check_view(model, 5, "h.0.bias", 30, 1, (int64_t[]){2});
+    check_view(model, 7, "h.2.bias", 34, 1, (int64_t[]){2});
+    check_view(model, 9, "empty.1", 36, 2, (int64_t[]){0, 7});
+    check_view(model, 10, "scale", 36, 0, NULL);
+    cz_model_destroy(&model);
+}
+
+TEST(views_are_all_or_nothing)
+{
+    static const cz_view bad[] = {
+        {"w", 2, 1, {3}},
+        {"w.*", 0, 1, {3}},
+        {"w.*.*", 2, 1, {3}},
+        {"w.*", -1, 1, {3}},
+        {NULL, 0, 1, {3}},
+        {"", 0, 1, {3}},
+        {"w", 0, 9, {1, 1, 1, 1, 1, 1, 1, 1}},
+        {"w", 0, -1, {3}},
+        {"w", 0, 2, {3, -1}},
+        {"w", 0, 2, {INT64_MAX, 2}},
+        {"w.*", INT64_MAX / 2, 1, {INT64_MAX / 2}},
+        {"w.*", 2, 1, {INT64_MAX / 8}},
+        {"taken.*", 3, 1, {1}}, /* the last one is */
+        {"good.*", 1, 1, {1}},  /* as the first view's */
+    };
+    cz_model *model = new_model();
+    assert_ok(cz_model_add(model, "taken.2", memory, NULL, CZ_F32, 0, NULL));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const cz_view views[] = {{"good.*", 2, 1, {2}}, bad[i]};
+        const cz_status status = cz_model_add_views(model, memory, grads, CZ_F32, views, 2);
+        if (status != CZ_ERR_ARGUMENT)
+            fail_msg("case %zu gave %s", i, cz_status_name(status));
+        check_counts(model, 1, 0, 1);
+        assert_int_equal(cz_model_find(model, "good.0"), -1);
+    }
+    static const cz_view good[] = {{"good.*", 2, 1, {2}}};
+    assert_int_equal(cz_model_add_views(model, memory, grads, CZ_F32, NULL, 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_model_add_views(model, memory, grads, CZ_F32, good, -1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_model_add_views(model, NULL, grads, CZ_F32, good, 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_model_add_views(model, memory, grads, (cz_dtype)99, good, 1),
+                     CZ_ERR_ARGUMENT);
+    assert_ok(cz_model_add_views(model, NULL, NULL, CZ_F32, NULL, 0));
+    assert_ok(cz_model_add_views(model, memory, grads, CZ_F32, good, 1));
+    check_counts(model, 3, 0, 5);
+    cz_model_destroy(&model);
+}
+
+/* ---- gradients that come later ---- */
+
+TEST(gradients_of_a_block_are_set_together_and_those_of_no_other)
+{
+    static const cz_view views[] = {{"a", 0, 2, {2, 2}}, {"b.*", 2, 1, {3}}};
+    static const int64_t offsets[] = {0, 4, 7}, sizes[] = {1, 1};
+    cz_model *model = new_model();
+    assert_ok(cz_model_add_flat(model, memory, grads + 50, CZ_F32, 2, NULL, sizes));
+    assert_ok(cz_model_add_views(model, memory + 2, NULL, CZ_F32, views, 2));
+    assert_ok(cz_model_add_flat(model, memory + 20, NULL, CZ_F32, 2, NULL, sizes));
+    assert_ok(cz_model_add(model, "alone", memory + 30, NULL, CZ_F32, 0, NULL));
+    for (int64_t of = 2; of < 5; of++) { /* by any of its parameters */
+        assert_ok(cz_model_set_gradients_flat(model, of, grads + of));
+        for (int64_t p = 0; p < 3; p++)
+            assert_true(cz__model_gradient(model, 2 + p)->data == grads + of + offsets[p]);
+        assert_ok(cz_model_set_gradients_flat(model, of, NULL));
+        for (int64_t p = 0; p < 3; p++)
+            assert_null(cz__model_gradient(model, 2 + p));
+    }
+    assert_true(cz__model_gradient(model, 1)->data == grads + 51);
+    assert_null(cz__model_gradient(model, 5));
+    assert_int_equal(cz_model_set_gradients_flat(model, 7, grads), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "'alone' is in no flat block"));
+    assert_int_equal(cz_model_set_gradients_flat(model, 8, grads), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_model_set_gradients_flat(NULL, 0, grads), CZ_ERR_ARGUMENT);
+    cz_model_destroy(&model);
+}
+
+/* In the manner of llm.c: the first backward pass has the memory. */
+TEST(a_step_before_gradients_are_there_says_so_and_goes_on_when_they_are)
+{
+    static const cz_view views[] = {{"w.*", 2, 1, {4}}};
+    cz_model *model = new_model();
+    cz_optim *optim;
+    for (int i = 0; i < 8; i++)
+        grads[i] = memory[i] = 1;
+    assert_ok(cz_model_add_views(model, memory, NULL, CZ_F32, views, 1));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), NULL));
+    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_ERR_STATE);
+    assert_non_null(strstr(cz_last_error(), "cz_model_set_gradients_flat()"));
+    cz_step_options allow = CZ_STEP_OPTIONS_INIT;
+    allow.allow_no_gradients = 1;
+    assert_ok(cz_optim_step(optim, &allow, NULL));
+    assert_true(memory[0] == 1 && memory[7] == 1);
+    assert_ok(cz_model_set_gradients_flat(model, 0, grads));
+    assert_ok(cz_optim_step(optim, NULL, NULL));
+    assert_true(memory[0] == 0.5f && memory[7] == 0.5f);
+    cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }
