@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cores.h"
-
 /* Memory in whole cache lines and, where large, whole huge pages. */
 static float *block(int64_t count)
 {
@@ -100,7 +98,7 @@ static cz_status create_model(trainer *t)
     config.vocab = t->text->vocab;
     const int64_t rows = t->local_batch > 0 ? t->local_batch : 1;
     if (t->options.threads == 0)
-        CZ_TRY(cores_of_rank(t->world, &t->options.threads));
+        CZ_TRY(cz_group_local_cores(t->world, &t->options.threads));
     if (!gpt_create(&t->gpt, &config, (int)rows, t->options.threads))
         return cz_fail(CZ_ERR_MEMORY, "no memory for the model's activations, or no %d threads",
                        t->options.threads);

@@ -665,6 +665,14 @@ class group : public detail::handle<cz_group, cz_group_destroy>
     int rank() const noexcept { return cz_group_rank(get()); }
     int size() const noexcept { return cz_group_size(get()); }
     int global_rank(int rank) const noexcept { return cz_group_global_rank(get(), rank); }
+    int local_rank() const noexcept { return cz_group_local_rank(get()); }
+    int local_size() const noexcept { return cz_group_local_size(get()); }
+    int local_cores()
+    {
+        int cores = 0;
+        check(cz_group_local_cores(get(), &cores));
+        return cores;
+    }
     cz_group_info get_info() const
     {
         return detail::filled<cz_group_info>(cz_group_get_info, get());

@@ -114,6 +114,13 @@ CZ_API int cz_group_size(const cz_group *group); /**< ranks in the group; 0 for 
  *  group rank `rank`. -1 outside 0 … size - 1. Local. */
 CZ_API int cz_group_global_rank(const cz_group *group, int rank);
 
+/** This rank's number among the ranks of the group that are on its machine, in their order, and how
+ *  many these are. Threads of one process are together, MPI processes where the name of the host is
+ *  the same (CZERO_MPI_NODE, docs/environment.md), others where the backend says so; where nothing
+ *  is known each is alone. -1 and 0 for NULL. Local; any thread. */
+CZ_API int cz_group_local_rank(const cz_group *group);
+CZ_API int cz_group_local_size(const cz_group *group);
+
 /** Make sub-groups: ranks that give the same `color` become one group, ordered by `key`, equal keys
  *  by their rank in `group`.
  *
@@ -359,6 +366,22 @@ CZ_INIT_FUNCTION(cz_replicas_options, CZ_REPLICAS_OPTIONS_INIT)
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
                                          const cz_replicas_options *options);
+
+/** How many threads a rank may run so that all ranks of its machine together have a core for each:
+ *
+ *      CZ_TRY(cz_group_local_cores(world, &cores));
+ *      omp_set_num_threads(cores);
+ *
+ *  Of each core (as the system counts them: a hardware thread) that the calling thread may use a
+ *  rank has an equal part with the other ranks of the group that may use it, whether mpirun or srun
+ *  have bound them to cores or not; of a quota of its control group an equal part with all ranks of
+ *  the machine. Give the group of all ranks, before anything binds the thread (OMP_PROC_BIND does
+ *  in the first parallel region). Ranks may have different numbers, also from one run to the next:
+ *  where results depend on the number of threads see docs/parts.md.
+ *
+ *  Collective. @param cores  receives at least 1
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: `cores` is NULL; CZ_ERR_MEMORY. */
+CZ_API cz_status cz_group_local_cores(cz_group *group, int *cores);
 
 /** The main function of each rank. `world` belongs to the launcher: do not destroy it. */
 typedef cz_status (*cz_rank_main)(cz_group *world, void *context);

@@ -155,6 +155,39 @@ cz__cores cz__cores_look(void)
     return cores;
 }
 
+/* ---- a share that ranks have told each other of ---- */
+
+cz__core_set cz__core_set_look(void)
+{
+    cz__core_set own = {{0}};
+    cpu_set_t set;
+    _Static_assert(sizeof set == sizeof own, "a bit for each core of a set");
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        memcpy(own.words, &set, sizeof own.words);
+    return own;
+}
+
+static bool has_core(const cz__core_set *set, int core)
+{
+    return (uint64_t)set->words[core / 64] >> core % 64 & 1;
+}
+
+int cz__cores_apportion(const cz__core_set *sets, int count, int mine, const cz__cores *here)
+{
+    const double WHOLE = 1e-6; /* three thirds are one */
+    double share = 0;
+    for (int core = 0; core < 64 * CZ__CORE_WORDS; core++) {
+        int sharers = 0;
+        for (int r = 0; r < count && has_core(&sets[mine], core); r++)
+            sharers += has_core(&sets[r], core);
+        share += sharers > 0 ? 1.0 / sharers : 0;
+    }
+    if (share == 0)
+        share = (double)here->machine / count;
+    share = fmin(share, here->quota / count);
+    return share < 1 ? 1 : (int)(share + WHOLE);
+}
+
 int cz__kernel_thread_count(int option, bool *is_wish)
 {
     const double wish = cz__environment_number("CZERO_THREADS", 0, CZ__KERNEL_THREADS_MAX, 0);

@@ -26,6 +26,17 @@ int cz__cores_share(const cz__cores *cores);
 /* As they are now, for the calling thread. */
 cz__cores cz__cores_look(void);
 
+/* Which ones the calling thread may use, a bit for each. */
+enum { CZ__CORE_WORDS = 16 };
+typedef struct cz__core_set {
+    int64_t words[CZ__CORE_WORDS]; /* all 0: they are more than it holds */
+} cz__core_set;
+cz__core_set cz__core_set_look(void);
+
+/* The share of one of the ranks on this machine, which have these sets, at least 1: of each core as
+ * much as there is for each rank that may use it; of the machine and its quota what `here` says. */
+int cz__cores_apportion(const cz__core_set *sets, int count, int mine, const cz__cores *here);
+
 /* The smallest quota of cores on the way from a process's control group up to the root. `root` is
  * where the file system of control groups is, `membership` the process's list of them; INFINITY: no
  * quota. */

@@ -20,7 +20,7 @@ fi
 [ -e "$list" ] || [ $update = no ] || : >"$list"
 # As many as one learns in a day, and those of parts.h, the first that came after: a function that
 # comes takes the place of another.
-most=268
+most=272
 if [ "$(wc -l <"$found")" -gt $most ]; then
     echo "$(wc -l <"$found") functions are exported, $most are allowed: what can go, or be said by another one?"
     exit 1

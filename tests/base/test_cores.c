@@ -32,6 +32,41 @@ TEST(cores_are_shared_among_the_ranks_of_a_machine)
     assert_int_equal(share(1000, 1000, INFINITY, 1, 0), CZ__KERNEL_THREADS_MAX);
 }
 
+/* Cores `first` up to `last` of each rank, and what rank `mine` gets of them. */
+static int apportion(const int (*bounds)[2], int count, int mine, double quota)
+{
+    cz__core_set sets[8] = {{{0}}};
+    const cz__cores here = {.machine = 96, .quota = quota};
+    for (int r = 0; r < count; r++)
+        for (int core = bounds[r][0]; core <= bounds[r][1]; core++)
+            sets[r].words[core / 64] |= (int64_t)(UINT64_C(1) << core % 64);
+    return cz__cores_apportion(sets, count, mine, &here);
+}
+
+TEST(cores_are_shared_with_the_ranks_that_may_use_the_same_ones)
+{
+    static const int all[][2] = {{0, 95}, {0, 95}, {0, 95}, {0, 95}};
+    static const int bound[][2] = {{0, 3}, {4, 7}, {8, 8}};
+    static const int sockets[][2] = {{0, 47}, {0, 47}, {48, 95}, {48, 95}, {48, 95}};
+    static const int partly[][2] = {{0, 9}, {8, 9}, {63, 64}};
+    static const int thirds[][2] = {{0, 2}, {0, 2}, {0, 2}};
+    static const int beyond[][2] = {{1023, 1023}, {5, 4}};
+    assert_int_equal(apportion(all, 1, 0, INFINITY), 96);
+    assert_int_equal(apportion(all, 4, 3, INFINITY), 24);
+    assert_int_equal(apportion(all, 4, 0, 10), 2);
+    assert_int_equal(apportion(all, 4, 0, 2), 1);
+    assert_int_equal(apportion(bound, 3, 0, INFINITY), 4);
+    assert_int_equal(apportion(bound, 3, 2, INFINITY), 1);
+    assert_int_equal(apportion(sockets, 5, 1, INFINITY), 24);
+    assert_int_equal(apportion(sockets, 5, 4, INFINITY), 16);
+    assert_int_equal(apportion(partly, 3, 0, INFINITY), 9);
+    assert_int_equal(apportion(partly, 3, 1, INFINITY), 1);
+    assert_int_equal(apportion(partly, 3, 2, INFINITY), 2);
+    assert_int_equal(apportion(thirds, 3, 1, INFINITY), 1);
+    assert_int_equal(apportion(beyond, 2, 0, INFINITY), 1);
+    assert_int_equal(apportion(beyond, 2, 1, INFINITY), 48); /* more than a set holds */
+}
+
 static void store(const char *folder, const char *name, const char *text)
 {
     char path[512];

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 enum { LARGEST = 300007, HELD = 8 };
 
@@ -175,6 +176,32 @@ static void test_several_in_flight(cz_group *a, cz_group *b)
     }
 }
 
+/* Where ranks are: by the name that each takes for its machine's. */
+static void test_places(cz_group *group)
+{
+    enum { MOST = 64, BYTES = 64 };
+    static char names[MOST * BYTES];
+    char name[BYTES] = "";
+    const char *set = getenv("CZERO_MPI_NODE");
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    int before = 0, here = 0, cores = 0;
+    CHECK(size <= MOST, "%d ranks", size);
+    if (set)
+        snprintf(name, sizeof name, "%s", set);
+    else
+        CHECK(gethostname(name, sizeof name - 1) == 0, "no name");
+    OK(cz_all_gather(group, name, names, BYTES, CZ_U8, NULL));
+    for (int r = 0; r < size; r++) {
+        const bool same = strcmp(names + (size_t)r * BYTES, name) == 0;
+        before += same && r < me;
+        here += same;
+    }
+    CHECK(cz_group_local_rank(group) == before, "local rank %d", cz_group_local_rank(group));
+    CHECK(cz_group_local_size(group) == here, "local size %d", cz_group_local_size(group));
+    OK(cz_group_local_cores(group, &cores));
+    CHECK(cores >= 1, "%d cores", cores);
+}
+
 static void test_sub_groups(cz_group *world)
 {
     cz_group *half, *quarter, *pair;
@@ -183,6 +210,7 @@ static void test_sub_groups(cz_group *world)
     test_moves(half);
     test_pairs(half);
     test_sums(half, 1001);
+    test_places(half);
     OK(cz_group_split(half, cz_group_rank(half) % 2, 0, &quarter));
     test_sums(quarter, 100);
     OK(cz_group_subset(world, list, world_size > 1 ? 2 : 1, &pair));
@@ -260,6 +288,7 @@ int main(int argc, char **argv)
     test_object(group);
     test_disagreement(group);
     test_several_in_flight(group, second);
+    test_places(group);
     test_sub_groups(group);
     test_segments();
     test_beside_mpi(second);
