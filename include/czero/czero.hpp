@@ -1983,6 +1983,7 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
         check(cz_zero_set_step_options(get(), &options));
     }
     void set_overlap(cz_overlap overlap) { check(cz_zero_set_overlap(get(), overlap)); }
+    void set_weight(double weight) { check(cz_zero_set_weight(get(), weight)); }
     cz_overlap_status overlap_status() const noexcept { return cz_zero_overlap_status(get()); }
     void wait_param(std::int64_t param) { check(cz_zero_wait_param(get(), param)); }
     void zero_grad(bool to_none = false) { check(cz_zero_zero_grad(get(), to_none)); }

@@ -27,11 +27,11 @@ typedef struct cz_join cz_join;
 
 /** What gradients are divided by while some ranks have joined. */
 typedef enum cz_join_divide {
-    /** the number of ranks, as ever: those that joined count as zero. Weights of a ddp are not
-     *  looked at */
+    /** the number of ranks, as ever: those that joined count as zero. Weights of a ddp or a sharded
+     *  optimizer are not looked at */
     CZ_JOIN_BY_WORLD = 0,
     CZ_JOIN_BY_ACTIVE = 1, /**< the number of ranks that still have inputs */
-    CZ_JOIN_BY_WEIGHT = 2  /**< the sum of cz_ddp_set_weight() of these */
+    CZ_JOIN_BY_WEIGHT = 2  /**< the sum of cz_ddp_set_weight() or cz_zero_set_weight() of these */
 } cz_join_divide;
 
 typedef struct cz_join_options {

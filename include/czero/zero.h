@@ -42,7 +42,10 @@ typedef enum cz_gradients {
     /** a step reduces to the mean of what every rank holds; where a rank has no gradient and
      *  another has one, it counts as zero */
     CZ_GRADIENTS_LOCAL = 0,
-    CZ_GRADIENTS_REDUCED = 1 /**< somebody has reduced them; only the owner's gradient is read */
+    CZ_GRADIENTS_REDUCED = 1, /**< somebody has reduced them; only the owner's gradient is read */
+    /** as CZ_GRADIENTS_LOCAL, but to the sum, which is not divided: for programs whose gradients
+     *  are divided by the size of the whole batch already. Not with options ddp and parts. */
+    CZ_GRADIENTS_SUM = 2
 } cz_gradients;
 
 /** Where steps are made; see cz_zero_options. */
@@ -173,7 +176,8 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  `options` (else CZ_ERR_ARGUMENT) and hands out the last pass's result; it need not be made.
  *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
  *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with
- *                  the mean over ranks; the rest is left as it was.
+ *                  the mean over ranks (CZ_GRADIENTS_SUM: the sum); the rest is left as it was, or
+ *                  multiplied by this rank's share, see cz_zero_set_weight().
  *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the
  *                  model's, an argument for the rule, max_norm with its norm, skip_nonfinite,
  *                  allow_no_gradients.
@@ -182,25 +186,40 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *               parameter without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its
  *               owners) is left as it was, its step count too.
  *  @return CZ_OK, or:
- *          - CZ_ERR_MISMATCH: ranks differ in which parameters are frozen, in a hyper-parameter, or
- *            in max_norm, skip_nonfinite, norm; in a group in checked mode, in the value of a
- *            trained parameter, of which they then compare fingerprints before each step.
+ *          - CZ_ERR_MISMATCH: ranks differ in which parameters are frozen, in a hyper-parameter, in
+ *            whether they have a weight, or in max_norm, skip_nonfinite, norm; in a group in
+ *            checked mode, in the value of a trained parameter, of which they then compare
+ *            fingerprints before each step.
  *          - CZ_ERR_STATE: no trainable parameter of the groups has a gradient on any rank (see
  *            allow_no_gradients); with CZ_GRADIENTS_REDUCED, a parameter has a gradient on some of
  *            its owners only; with a data-parallel model, its last pass has not reduced gradients.
  *          - CZ_ERR_ARGUMENT: gradient_count is not the model's; a gradient that has moved shares
- *            memory with another one, a value or a buffer.
+ *            memory with another one, a value or a buffer; the sum of weights is not finite.
  *          - CZ_ERR_MEMORY: state for an unfrozen parameter, a gradient that only other ranks have.
  *          - The status of the closure, or of the rule's begin_step(), on whichever rank it failed.
  *          Where the group breaks parameters are undefined. */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
 
+/** What this rank's gradients count for in the mean that steps make, from the next one on: the mean
+ *  is the sum of weight times gradient over the sum of weights. With the number of examples of each
+ *  rank's batch as weights the mean is that over all examples, however they are dealt out, also
+ *  where there are more ranks than examples. A gradient is multiplied by its rank's share (weight *
+ *  ranks / sum of weights, 1 if all are equal) at the beginning of the step, in place. A rank of
+ *  weight 0 takes part, its gradients become zero and are not read; if all weights are 0 the step
+ *  is skipped (cz_step_result). For CZ_GRADIENTS_LOCAL without ddp and parts, which have their own.
+ *
+ *  Local; between steps; on all ranks or none.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, a weight below 0 or not finite. CZ_ERR_UNSUPPORTED: option
+ *          ddp, see cz_ddp_set_weight(); option parts, see cz_parts_set_weights(); option gradients
+ *          is another one. */
+CZ_API cz_status cz_zero_set_weight(cz_zero *zero, double weight);
+
 /** To join it with uneven inputs (join.h): steps notify, unless a pass of its ddp makes them; a
  *  rank that has joined makes the same steps (option step of the join), with the gradients that its
- *  ddp has reduced, or with none (CZ_GRADIENTS_LOCAL; CZ_JOIN_BY_WEIGHT then needs a ddp), or with
- *  those in memory (CZ_GRADIENTS_REDUCED). With CZ_JOIN_BY_ACTIVE and CZ_GRADIENTS_LOCAL gradients
- *  are multiplied by their share first, in place. Local.
+ *  ddp has reduced, or with none (CZ_GRADIENTS_LOCAL; CZ_GRADIENTS_SUM, for CZ_JOIN_BY_WORLD only),
+ *  or with those in memory (CZ_GRADIENTS_REDUCED). With CZ_JOIN_BY_ACTIVE or CZ_JOIN_BY_WEIGHT, and
+ *  CZ_GRADIENTS_LOCAL, gradients are multiplied by their share first, in place. Local.
  *  @param out  as for cz_optim_joinable()
  *  @return as that */
 CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);

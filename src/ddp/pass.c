@@ -13,6 +13,7 @@
 #include "ddp/object.h"
 #include "tensor/model.h"
 #include "collective/model.h"
+#include "collective/weights.h"
 
 /* ---- beginning ---- */
 
@@ -99,12 +100,6 @@ static double weight_of(const cz_ddp *ddp)
     return ddp->weight < 0 ? NAN : ddp->weight;
 }
 
-/* The product may be too large for a number. */
-static double share_of(double weight, int ranks, double sum)
-{
-    return isfinite(weight * ranks) ? weight * ranks / sum : weight / sum * ranks;
-}
-
 static cz_status take_share(cz_ddp *ddp)
 {
     if (ddp->parts) { /* which weigh the gradients themselves */
@@ -116,19 +111,8 @@ static cz_status take_share(cz_ddp *ddp)
     ddp->weightless = false;
     if (!has_shares(ddp))
         return CZ_OK;
-    double sum = weight_of(ddp), extremes[] = {sum, -sum};
-    CZ_TRY(cz_all_reduce(ddp->control, &sum, 1, CZ_F64, CZ_SUM, CZ_LABEL("ddp: weights")));
-    CZ_TRY(cz_all_reduce(ddp->control, extremes, 2, CZ_F64, CZ_MAX, CZ_LABEL("ddp: weights")));
-    if (!isfinite(sum))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "ddp begin: the weights of all ranks sum up to %g; see cz_ddp_set_weight()",
-                        sum);
-    ddp->weightless = sum == 0;
-    if (sum == 0)
-        ddp->share = 0;
-    else if (extremes[0] != -extremes[1]) /* else 1, to the last bit */
-        ddp->share = share_of(weight_of(ddp), cz_group_size(ddp->group), sum);
-    return CZ_OK;
+    return cz__share_of_weight(ddp->control, weight_of(ddp), "ddp begin", "cz_ddp_set_weight()",
+                               &ddp->share, &ddp->weightless);
 }
 
 static cz_status begin(cz_ddp *ddp)

@@ -97,7 +97,7 @@ static cz__operation in_tiles(const cz_group *group, const cz__tiled_step *step)
     operation.shared_values = step->values && step->gradients.shared;
     operation.update = step->update;
     operation.update_context = step->context;
-    operation.header.reduction = step->reduces ? CZ_AVERAGE : 0;
+    operation.header.reduction = step->reduces ? (int32_t)step->reduction : 0;
     operation.reduces = step->reduces;
     operation.exchanges = operation.same_to_all = step->values != NULL;
     return operation;

@@ -54,14 +54,15 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);
 
 /* Reduction, update and gathering in one pass over tiles that stay in cache. Each of an included
- * parameter's spans is averaged over the ranks (unless its owner has the mean already, in `result`
+ * parameter's spans is reduced over the ranks (unless its owner has the result already, in `result`
  * or `data`), handed to `update` of its owner, which changes these elements in its memory of
  * `values`, and goes from there to all ranks, unless they see one memory of it. Where the owner has
- * a gradient, its elements become the mean. */
+ * a gradient, its elements become the result. */
 typedef struct cz__tiled_step {
     cz__mapped gradients;
     bool reduces;
-    void *const *values; /* NULL: `update` changes none, and nothing goes anywhere */
+    cz_reduction reduction; /* if it does */
+    void *const *values;    /* NULL: `update` changes none, and nothing goes anywhere */
     cz__tile_update update;
     void *context;
 } cz__tiled_step;

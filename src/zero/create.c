@@ -26,8 +26,10 @@ static cz_status take_parts(cz_zero *zero, const cz_zero_options *ours)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option ddp was made %s",
                         cz__ddp_parts(ours->ddp) ? "with other parts than option parts"
                                                  : "without parts, see its option");
-    if (!ours->ddp && ours->gradients == CZ_GRADIENTS_REDUCED)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option parts, and gradients that are reduced");
+    if (!ours->ddp && ours->gradients != CZ_GRADIENTS_LOCAL)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option parts, and gradients that are %s",
+                        ours->gradients == CZ_GRADIENTS_SUM ? "to be a sum: of parts it is the mean"
+                                                            : "reduced");
     if (!ours->ddp)
         CZ_TRY(cz__parts_check_free(ours->parts, "zero"));
     if (!ours->ddp)
@@ -40,6 +42,9 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
     CZ_TRY(cz__options_read(ours, &cz__zero_options, theirs, "zero"));
     if (ours->ddp)
         CZ_TRY(cz__ddp_check(ours->ddp, zero->model, zero->group));
+    if (ours->ddp && ours->gradients == CZ_GRADIENTS_SUM)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option gradients is sum, and with option ddp they are the mean");
     if (ours->ddp)
         ours->gradients = CZ_GRADIENTS_REDUCED;
     CZ_TRY(take_parts(zero, ours));
@@ -147,7 +152,7 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
 /* Both average: the second time for nothing, unless a hook left the first one out. */
 static void say_if_averaged_twice(cz_zero *zero)
 {
-    zero->reduces = !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL;
+    zero->reduces = !zero->ddp && cz__zero_reduces(zero);
     if (zero->reduces && cz__model_count_reducing_optimizer(zero->model, 1) > 0 &&
         cz_group_size(zero->group) > 1 && cz_group_rank(zero->group) == 0)
         cz__log(CZ_LOG_WARN,
@@ -183,6 +188,8 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
                           .model = model,
                           .rule = rule,
                           .device = cz__group_device(group),
+                          .weight = -1,
+                          .share = 1,
                           .consolidated_to = CZ__NOWHERE};
         status = build_zero(zero, hypers, options, &ours, &view);
     }

@@ -7,7 +7,7 @@
 
 static const char *const partition_words[] = {"elements", "greedy",        "given",
                                               "buckets",  "bucket pieces", NULL};
-static const char *const gradient_words[] = {"local", "reduced", NULL};
+static const char *const gradient_words[] = {"local", "reduced", "sum", NULL};
 
 const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
     cz_zero_options,
@@ -40,6 +40,8 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
     }
 }
 
+static const char *const weight_words[] = {"without weights", "with weights", NULL};
+
 static void describe_norm(const cz_zero *zero, cz__description *d)
 {
     cz__describe_options(d, &cz__step_options, cz__optim_step_options(zero->optim),
@@ -64,6 +66,8 @@ void cz__describe_step(cz__description *d, const void *context)
     const cz_zero *zero = context;
     cz__describe_call(d, &zero->object);
     describe_norm(zero, d);
+    cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weight_words,
+                      cz__zero_has_weights(zero));
     describe_settings(zero, d);
 }
 
@@ -115,7 +119,8 @@ cz_status cz__zero_have_room_for_settings(cz_zero *zero)
 
 uint64_t cz__zero_settings_print(const cz_zero *zero)
 {
-    uint64_t print = cz__fingerprint_elements(0, &zero->object, sizeof zero->object);
+    const uint64_t weights = cz__zero_has_weights(zero);
+    uint64_t print = cz__fingerprint_elements(weights, &zero->object, sizeof zero->object);
     print = cz__options_print(&cz__step_options, cz__optim_step_options(zero->optim), print);
     for (int64_t g = 0; g < cz__optim_group_count(zero->optim); g++)
         print = cz__optim_hypers_print(zero->optim, g, print);

@@ -5,9 +5,11 @@
  * elements are known: all of it, or with a norm, or with partial sums of the rule, the reduction
  * and the sums in one pass, and the update with what follows in another. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "collective/weights.h"
 #include "group/collective.h"
 #include "join/join.h"
 #include "zero/zero.h"
@@ -199,26 +201,60 @@ static void place_results(cz_zero *zero)
                          (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
 }
 
-/* What this rank's gradients are multiplied by. */
-static double share_of_rank(const cz_zero *zero)
+/* ---- the ranks' shares of the mean ---- */
+
+static bool divides_by_active(const cz_zero *zero)
 {
-    if (!zero->join || cz__join_division(zero->join) == CZ_JOIN_BY_WORLD)
-        return 1;
-    return (double)cz_group_size(zero->group) / cz__join_active_count(zero->join);
+    return zero->join && cz__join_division(zero->join) == CZ_JOIN_BY_ACTIVE;
 }
 
-/* With uneven inputs, divided by the ranks that have some. */
+bool cz__zero_has_weights(const cz_zero *zero)
+{
+    return zero->gradients == CZ_GRADIENTS_LOCAL &&
+           (zero->join ? cz__join_division(zero->join) == CZ_JOIN_BY_WEIGHT : zero->weight >= 0);
+}
+
+/* What this rank's gradients are multiplied by, once all ranks have agreed. */
+static cz_status take_share(cz_zero *zero)
+{
+    double weight = zero->weight < 0 ? NAN : zero->weight;
+    zero->share = 1;
+    zero->weightless = false;
+    if (divides_by_active(zero))
+        zero->share = (double)cz_group_size(zero->group) / cz__join_active_count(zero->join);
+    if (!cz__zero_has_weights(zero))
+        return CZ_OK;
+    if (zero->shadows)
+        weight = 0;
+    return cz__share_of_weight(zero->group, weight, "zero step", "cz_zero_set_weight()",
+                               &zero->share, &zero->weightless);
+}
+
+/* Where it counts for nothing a gradient is not read: it may be anything. */
+static cz_status weigh_gradient(const cz_zero *zero, int64_t param)
+{
+    const int64_t count = cz_tensor_count(cz__model_value(zero->model, param));
+    if (zero->share == 0)
+        return zero->device->zero(NULL, zero->sources[param],
+                                  (size_t)count * cz_dtype_size(zero->dtype));
+    return zero->device->scale(NULL, zero->dtype, zero->share, count, zero->sources[param]);
+}
+
 static cz_status weigh(cz_zero *zero)
 {
-    const double share = share_of_rank(zero);
-    if (share == 1)
+    if (zero->share == 1)
         return CZ_OK;
     for (int64_t p = 0; p < zero->param_count; p++)
         if (zero->present[p] && zero->sources[p])
-            CZ_TRY(zero->device->scale(NULL, zero->dtype, share,
-                                       cz_tensor_count(cz__model_value(zero->model, p)),
-                                       zero->sources[p]));
+            CZ_TRY(weigh_gradient(zero, p));
     return CZ_OK;
+}
+
+/* ---- reductions ---- */
+
+static cz_reduction reduction_of(const cz_zero *zero)
+{
+    return zero->gradients == CZ_GRADIENTS_SUM ? CZ_SUM : CZ_AVERAGE;
 }
 
 static cz__mapped gradients_of(const cz_zero *zero)
@@ -240,7 +276,7 @@ static cz_status reduce(cz_zero *zero)
     const cz__mapped memory = gradients_of(zero);
     const double start = cz__seconds();
     CZ_TRY(weigh(zero));
-    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
+    CZ_TRY(cz__reduce_along_map(zero->group, &memory, reduction_of(zero), CZ_LABEL("gradients")));
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, traffic_of(zero));
     return CZ_OK;
 }
@@ -341,6 +377,7 @@ static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
     tiles.squares = &seen->squares;
     const cz__tiled_step step = {.gradients = gradients_of(zero),
                                  .reduces = true,
+                                 .reduction = reduction_of(zero),
                                  .update = seen->squared ? add_squares_of_tile : add_sums_of_tile,
                                  .context = &tiles};
     CZ_TRY(weigh(zero));
@@ -389,6 +426,7 @@ static cz__tiled_step whole_step_of(const cz_zero *zero, cz__tiles *tiles)
 {
     cz__tiled_step step = {.gradients = gradients_of(zero),
                            .reduces = true,
+                           .reduction = reduction_of(zero),
                            .values = zero->tables.values,
                            .update = update_tile,
                            .context = tiles};
@@ -435,22 +473,23 @@ static bool is_small(const cz_zero *zero)
     return elements > 0 && elements <= most;
 }
 
-/* All weights are 0: of the ddp's pass, or of the parts that were added here. */
+/* All weights are 0: of the ddp's pass, of the parts that were added here, or of ranks. */
 static bool is_weightless(const cz_zero *zero)
 {
-    return zero->ddp ? cz__ddp_weightless(zero->ddp)
-                     : zero->parts && cz__parts_weightless(zero->parts);
+    if (zero->ddp)
+        return cz__ddp_weightless(zero->ddp);
+    return zero->parts ? cz__parts_weightless(zero->parts) : zero->weightless;
 }
 
 bool cz__zero_can_step_at_once(const cz_zero *zero)
 {
-    return zero->in_tiles && !waits(zero) && !is_weightless(zero) &&
-           !cz__group_is_checked(zero->group) && share_of_rank(zero) == 1 && is_small(zero);
+    return zero->in_tiles && !waits(zero) && !cz__zero_has_weights(zero) && !is_weightless(zero) &&
+           !cz__group_is_checked(zero->group) && !divides_by_active(zero) && is_small(zero);
 }
 
 cz_status cz__zero_step_at_once(cz_zero *zero, double start, uint64_t fingerprint, bool *same)
 {
-    const bool reduces = zero->gradients == CZ_GRADIENTS_LOCAL;
+    const bool reduces = cz__zero_reduces(zero);
     cz__tiles tiles = cz__optim_tiles(zero->optim);
     if (!reduces)
         place_results(zero);
@@ -480,7 +519,7 @@ static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
 {
     look seen = {.factor = 1};
     place_results(zero);
-    if (zero->gradients == CZ_GRADIENTS_LOCAL)
+    if (cz__zero_reduces(zero))
         CZ_TRY(zero->in_tiles && waits(zero) ? reduce_in_tiles(zero, &seen) : reduce(zero));
     CZ_TRY(judge(zero, &seen, outcome));
     outcome->skipped = outcome->skipped || is_weightless(zero);
@@ -493,10 +532,10 @@ static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
 
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome)
 {
+    CZ_TRY(take_share(zero));
     outcome->skipped = !zero->ddp && is_weightless(zero);
     if (outcome->skipped)
         return CZ_OK;
-    return zero->in_tiles && zero->gradients == CZ_GRADIENTS_LOCAL && !waits(zero)
-               ? step_in_one_pass(zero)
-               : step_in_passes(zero, outcome);
+    return zero->in_tiles && cz__zero_reduces(zero) && !waits(zero) ? step_in_one_pass(zero)
+                                                                    : step_in_passes(zero, outcome);
 }

@@ -53,7 +53,7 @@ static cz_status look_at_parts(cz_zero *zero, int64_t p)
 
 static cz_status look_at_gradients(cz_zero *zero)
 {
-    const bool reduces = zero->gradients == CZ_GRADIENTS_LOCAL;
+    const bool reduces = cz__zero_reduces(zero);
     const bool shadows = zero->shadows && reduces;
     if (zero->ddp && !reduces && !cz__ddp_reduced(zero->ddp))
         return cz__fail(CZ_ERR_STATE,
@@ -176,8 +176,7 @@ static cz_status settle_difference(cz_zero *zero, uint64_t settings)
     bool same;
     CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
     if (same)
-        return zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
-                                                     : share_reduced_presence(zero);
+        return cz__zero_reduces(zero) ? share_local_presence(zero) : share_reduced_presence(zero);
     (void)cz__zero_write_settings(zero); /* there is room */
     return cz__find_difference(zero->group, "zero", cz__describe_step, zero, &zero->settings);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The sharded optimizer as an object: destroyed, asked, told new hyper-parameters, joined; its
  * ranks' values compared and made equal. */
+#include <math.h>
+
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -117,6 +119,26 @@ cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_tota
     return cz__options_write(totals, &zero->trace.totals[point], sizeof *totals, "cz_trace_totals");
 }
 
+cz_status cz_zero_set_weight(cz_zero *zero, double weight)
+{
+    if (!zero || !isfinite(weight) || weight < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero set_weight: %s is %g, wanted 0 or more",
+                        zero ? "weight" : "zero is NULL; weight", weight);
+    if (zero->ddp)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "zero set_weight: its ddp makes the mean; see "
+                                            "cz_ddp_set_weight()");
+    if (zero->parts)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "zero set_weight: with option parts each part has a "
+                                            "weight; see cz_parts_set_weights()");
+    if (zero->gradients != CZ_GRADIENTS_LOCAL)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "zero set_weight: option gradients is %s, and weights are for a mean that "
+                        "the step makes",
+                        zero->gradients == CZ_GRADIENTS_SUM ? "sum" : "reduced");
+    zero->weight = weight;
+    return CZ_OK;
+}
+
 /* ---- replicas ---- */
 
 cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
@@ -152,10 +174,9 @@ static cz_status enter(void *object, cz_join *join, int number)
     cz_zero *zero = object;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "join: zero is NULL");
-    if (join && !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL &&
-        cz__join_division(join) == CZ_JOIN_BY_WEIGHT)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
-                                            "and knows no weights; a ddp does");
+    if (join && zero->gradients == CZ_GRADIENTS_SUM && cz__join_division(join) != CZ_JOIN_BY_WORLD)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "join: the gradients of the sharded optimizer are a "
+                                            "sum, which nothing divides: CZ_JOIN_BY_WORLD");
     if (join && zero->parts)
         CZ_TRY(cz__parts_check_join(join, "sharded optimizer"));
     CZ_TRY(

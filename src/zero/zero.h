@@ -31,9 +31,12 @@ struct cz_zero {
     bool has_parts; /* and nobody else does */
     cz_join *join;  /* borrowed; NULL: inputs are even */
     int join_number;
-    bool is_bound; /* ddp is */
-    bool reduces;  /* steps make the mean over ranks, as far as the model knows */
-    bool shadows;  /* this step has no gradients here */
+    bool is_bound;   /* ddp is */
+    bool reduces;    /* steps make the mean over ranks, as far as the model knows */
+    bool shadows;    /* this step has no gradients here */
+    double weight;   /* of this rank's gradients; below 0: none was set */
+    double share;    /* what they are multiplied by in this step */
+    bool weightless; /* all weights are 0 */
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
     cz_step_options step_options; /* of steps inside passes; size 0: none */
@@ -179,6 +182,15 @@ void cz__zero_forget_dict(cz_zero *zero);
 cz_status cz__zero_compare_in_checked_mode(cz_zero *zero);
 
 /* ---- passes.c ---- */
+
+/* Does a step reduce gradients, or has somebody done so? */
+static inline bool cz__zero_reduces(const cz_zero *zero)
+{
+    return zero->gradients != CZ_GRADIENTS_REDUCED;
+}
+
+/* Do ranks have weights in the mean? The same on all of them. */
+bool cz__zero_has_weights(const cz_zero *zero);
 
 /* Memory for partial sums. *out is NULL for a rule without sums. CZ_ERR_MEMORY. */
 cz_status cz__zero_sums_create(cz__zero_sums **out, const cz_zero *zero);

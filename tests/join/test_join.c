@@ -96,9 +96,12 @@ static cz_status create(subject *s, const trial *t, cz_group *group)
         options.overlap_gather = t->kind == LATE;
     }
     options.partition = t->partition;
-    return !group || t->kind == DDP_OPTIM
-               ? cz_optim_create(&s->optim, s->memory.model, cz_rule_adam(), NULL, NULL)
-               : cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
+    if (!group || t->kind == DDP_OPTIM)
+        return cz_optim_create(&s->optim, s->memory.model, cz_rule_adam(), NULL, NULL);
+    CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options));
+    return t->kind == ZERO_ALONE && t->divide == CZ_JOIN_BY_WEIGHT
+               ? cz_zero_set_weight(s->zero, weight(cz_group_rank(group)))
+               : CZ_OK;
 }
 
 static int joinables(subject *s, const trial *t, cz_joinable *out)
@@ -276,8 +279,6 @@ TEST(all_permutations)
                            .static_graph = (code + k) % 3 == 2 && code % 2,
                            .accumulates = (code + divide) % 2,
                            .epochs = 2};
-                if (k == ZERO_ALONE && divide == CZ_JOIN_BY_WEIGHT)
-                    continue; /* refused */
                 run(3, &t);
             }
 }
@@ -298,11 +299,10 @@ TEST(other_worlds)
     for (size_t w = 0; w < 4; w++)
         for (int k = 0; k < KINDS; k++)
             for (int divide = 0; divide < 3; divide++)
-                if (k != ZERO_ALONE || divide != CZ_JOIN_BY_WEIGHT)
-                    run(worlds[w], &(trial){.inputs = {2, 4, 0, 1, 3, 3, 2},
-                                            .kind = (enum kind)k,
-                                            .divide = (cz_join_divide)divide,
-                                            .epochs = 2});
+                run(worlds[w], &(trial){.inputs = {2, 4, 0, 1, 3, 3, 2},
+                                        .kind = (enum kind)k,
+                                        .divide = (cz_join_divide)divide,
+                                        .epochs = 2});
 }
 
 /* Weights without a join: 3 and 1, gradients 8 and 4; and nobody has any. */

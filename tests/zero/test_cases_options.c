@@ -189,7 +189,7 @@ TEST(options_at_and_beyond_their_limits)
         {"partition is -1", OPTIONS(.partition = (cz_partition)-1), CZ_ERR_ARGUMENT},
         {"partition is 2147483647", OPTIONS(.partition = (cz_partition)INT_MAX), CZ_ERR_ARGUMENT},
         {NULL, OPTIONS(.gradients = CZ_GRADIENTS_REDUCED), CZ_OK},
-        {"gradients is 2", OPTIONS(.gradients = (cz_gradients)2), CZ_ERR_ARGUMENT},
+        {"gradients is 3", OPTIONS(.gradients = (cz_gradients)3), CZ_ERR_ARGUMENT},
         {"gradients is -1", OPTIONS(.gradients = (cz_gradients)-1), CZ_ERR_ARGUMENT},
         {NULL, OPTIONS(.parameters_as_bucket_view = 1), CZ_OK},
         {"parameters_as_bucket_view is 2", OPTIONS(.parameters_as_bucket_view = 2),
