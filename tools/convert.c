@@ -26,7 +26,10 @@ enum {
     OPTION_RULE = 'r',
     OPTION_FORCE = 'F',
     OPTION_QUIET = 'q',
-    OPTION_JSON = 'j'
+    OPTION_JSON = 'j',
+    OPTION_RENAME = 256, /* without a letter, as those that follow */
+    OPTION_PREFIX,
+    OPTION_RESHAPE
 };
 
 typedef struct convert_options {
@@ -39,6 +42,7 @@ typedef struct convert_options {
 typedef struct convert_request {
     convert_options options;
     conversion conversion;
+    convert_rules rules;
 } convert_request;
 
 /* ---- the command line ---- */
@@ -132,6 +136,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_JSON:
         r->options.json = c->quiet = true;
         return 0;
+    case OPTION_RENAME:
+    case OPTION_PREFIX:
+        if (convert_rules_add(&r->rules, text, key == OPTION_PREFIX) != CZ_OK)
+            argp_error(state, "%s", cz_last_error());
+        return 0;
+    case OPTION_RESHAPE:
+        if (r->rules.path)
+            argp_error(state, "--reshape is given twice; a file may have any number of rules");
+        r->rules.path = text;
+        return 0;
     case ARGP_KEY_ARG:
         tool_take_path(state, &r->options.from, &r->options.to, text, TWO_PATHS);
         return 0;
@@ -158,6 +172,12 @@ static const struct argp_option options[] = {
      "in a folder of hf: the optimizer's state and what was saved beside, too", 0},
     {"rule", OPTION_RULE, "NAME", 0,
      "the optimizer's update rule, such as adamw, where a file of torch leaves it open", 0},
+    {"strip-prefix", OPTION_PREFIX, "TEXT", 0, "names that begin with TEXT lose it", 0},
+    {"rename", OPTION_RENAME, "FROM=TO", 0,
+     "names of tensors and their state; each '*' in FROM is any text, and again in TO", 0},
+    {"reshape", OPTION_RESHAPE, "FILE", 0,
+     "tensors get the shapes, or are split into those, that rules in FILE say", 0},
+    {"split", OPTION_RESHAPE, NULL, OPTION_ALIAS, NULL, 0},
     {"force", OPTION_FORCE, NULL, 0,
      "replace a file that is there, add to a folder that is not empty", 0},
     {"quiet", OPTION_QUIET, NULL, 0, "no bar, no summary", 0},
@@ -174,6 +194,8 @@ static const struct argp argp = {
            "  czero convert checkpoints model.safetensors\n"
            "  czero convert checkpoints model.pt\n"
            "  czero convert model.pt checkpoints --ranks 8 --rule adamw\n"
+           "  czero convert model.pt model.safetensors --strip-prefix module. --rename "
+           "'h.*=layers.*'\n"
            "  czero convert checkpoints model --format hf\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
@@ -226,8 +248,33 @@ static cz_status open_source(convert_request *r)
     conversion *c = &r->conversion;
     const convert_options *o = &r->options;
     CZ_TRY(source_open_by(c->from, o->from, o->step, cz__archive_open_of_rule, o->rule));
-    c->input = cz__archive_input(c->from->archive);
-    return o->rule ? settle_rule(c, o->rule) : CZ_OK;
+    c->input = c->original = cz__archive_input(c->from->archive);
+    if (o->rule)
+        CZ_TRY(settle_rule(c, o->rule));
+    if (!convert_rules_are(&r->rules))
+        return CZ_OK;
+    CZ_TRY(convert_rules_read(&r->rules));
+    CZ_TRY(convert_view(&c->view, c->original, &r->rules));
+    c->input = &c->view;
+    return CZ_OK;
+}
+
+uint64_t convert_value_bytes(const conversion *c, int64_t stored)
+{
+    const cz__stored *s = &c->input->index.stored[stored];
+    return (uint64_t)s->count * cz__type_unit(s->dtype);
+}
+
+uint64_t convert_state_bytes(const conversion *c, int64_t stored)
+{
+    const char *slot;
+    cz_dtype dtype;
+    uint64_t bytes = 0;
+    if (stored >= c->input->index.param_count)
+        return 0;
+    for (int64_t at = 0; cz__index_slot(&c->input->index, stored, &at, &slot, &dtype);)
+        bytes += convert_value_bytes(c, stored);
+    return bytes;
 }
 
 /* ---- before anything is written ---- */
@@ -235,14 +282,14 @@ static cz_status open_source(convert_request *r)
 /* The parts against their checksums, as a load does. */
 static cz_status verify(conversion *c)
 {
-    const int ranks = c->input->index.world_size;
+    const int ranks = c->original->index.world_size;
     if (!c->from->generation)
-        return cz__bundle_verify(cz__input_bundle(c->input), 0, 1);
+        return cz__bundle_verify(cz__input_bundle(c->original), 0, 1);
     progress_begin(&c->bar, "verifying", (uint64_t)ranks, c->quiet);
     c->bar.counts = true;
     cz_status status = CZ_OK;
     for (int k = 0; k < ranks && !status; k++) {
-        status = cz__input_verify(c->input, k);
+        status = cz__input_verify(c->original, k);
         progress_add(&c->bar, 1);
         if (interrupted)
             status = convert_wrote(0, c);
@@ -302,6 +349,8 @@ int tool_convert(int argc, char **argv)
         (void)tool_trouble(argv[0], "%s is made, but the summary cannot be written: %s",
                            cz__text_get(&r.conversion.made), strerror(errno));
     cz__text_clear(&r.conversion.made);
+    cz__input_close(&r.conversion.view);
+    convert_rules_clear(&r.rules);
     source_close(&from);
     return status == CZ_OK ? TOOL_FINE : tool_failed(argv[0]);
 }

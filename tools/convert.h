@@ -3,6 +3,7 @@
 #ifndef CZ_TOOL_CONVERT_H
 #define CZ_TOOL_CONVERT_H
 
+#include "convert_rules.h"
 #include "progress.h"
 #include "source.h"
 
@@ -18,7 +19,9 @@ typedef enum convert_format {
 
 typedef struct conversion {
     source *from;
-    cz__input *input; /* borrowed: that of `from` */
+    cz__input *original; /* borrowed: that of `from` */
+    cz__input *input;    /* borrowed: the same, or the next, where names and shapes become others */
+    cz__input view;
     const char *to;
     convert_format format;
     int ranks;
@@ -33,6 +36,15 @@ typedef struct conversion {
 /* CZ_OK, or CZ_ERR_STATE: somebody pressed Ctrl-C. Counts bytes for the bar; `context`: the
  * conversion. */
 cz_status convert_wrote(size_t bytes, void *context);
+
+/* Bytes of a value of `input`, and of all slots of its state. */
+uint64_t convert_value_bytes(const conversion *c, int64_t stored);
+uint64_t convert_state_bytes(const conversion *c, int64_t stored);
+
+/* `original` with the names and shapes that the rules make, as an input; closed with
+ * cz__input_close(), before `original`. CZ_ERR_ARGUMENT: two tensors would have one name, shapes do
+ * not fit, a rule fits nothing; CZ_ERR_MEMORY. */
+cz_status convert_view(cz__input *view, cz__input *original, convert_rules *rules);
 
 /* May what is there under that name be replaced, or added to? What a conversion that was killed
  * left there is no reason against it, and is said. CZ_ERR_ARGUMENT: not without --force, or

@@ -53,7 +53,7 @@ static cz_status append(file_writing *w, goal next)
 static cz_status add_tensor(file_writing *w, int64_t stored, const char *slot)
 {
     const cz__index *index = &w->c->input->index;
-    goal next = {.stored = stored, .slot = slot, .bytes = source_value_bytes(w->c->from, stored)};
+    goal next = {.stored = stored, .slot = slot, .bytes = convert_value_bytes(w->c, stored)};
     CZ_TRY(cz__consolidated_name(&w->name, index->stored[stored].name, slot));
     cz__layout_find(&w->e.layout, cz__text_get(&w->name), &next.file, &next.offset);
     return append(w, next);
@@ -198,7 +198,7 @@ static cz_status write_or_discard(file_writing *w)
 /* Ranks that saved something for themselves alone, which these files have no place for. */
 static void count_lost(conversion *c)
 {
-    const cz__input *input = c->input;
+    const cz__input *input = c->original;
     if (!c->from->generation)
         return;
     for (int k = 0; k < input->index.world_size; k++)

@@ -202,8 +202,8 @@ typedef struct parting {
 static cz_status read_own(const parting *p, int rank, cz_state_dict **own)
 {
     *own = NULL;
-    return p->c->from->generation && rank < p->c->input->index.world_size
-               ? cz__input_own(p->c->input, rank, own)
+    return p->c->from->generation && rank < p->c->original->index.world_size
+               ? cz__input_own(p->c->original, rank, own)
                : CZ_OK;
 }
 
@@ -259,15 +259,16 @@ static cz_status write_or_remove(parting *p)
 
 static uint64_t all_bytes(const conversion *c)
 {
+    const cz__index *index = &c->input->index;
     uint64_t bytes = 0;
-    for (int64_t i = 0; i < source_count(c->from); i++)
-        bytes += source_value_bytes(c->from, i) + source_state_bytes(c->from, i);
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
+        bytes += convert_value_bytes(c, i) + convert_state_bytes(c, i);
     return bytes;
 }
 
 static void count_lost(conversion *c)
 {
-    const cz__input *input = c->input;
+    const cz__input *input = c->original;
     if (c->from->generation)
         for (int k = c->ranks; k < input->index.world_size; k++)
             c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;

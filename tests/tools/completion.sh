@@ -28,6 +28,15 @@ proposed inspect
 proposals convert --
 proposed --ranks
 proposed --max-file-size
+proposals convert --re
+proposed --rename
+proposed --reshape
+proposals convert --s
+proposed --strip-prefix
+proposed --split
+touch rules.json
+proposals convert ck model --reshape ru
+proposed rules.json
 proposals convert --par
 proposed --parameters-only
 proposals convert --format ""

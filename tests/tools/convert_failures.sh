@@ -80,4 +80,8 @@ try model old-hf new-hf files 25 --max-file-size 700 --optimizer
 try model.safetensors old.safetensors new-one.safetensors files 12
 try model old-hf new-hf memory 25 --max-file-size 700 --optimizer
 try model.safetensors old.safetensors new-one.safetensors memory 12
+echo '{"em.*": [-1], "layers.*.w": {"layers.*.row.*": [15, 10]}}' >rules.json
+set -- --rename 'embed.*=em.*' --strip-prefix head. --split rules.json
+"$czero" convert --quiet from renamed.safetensors "$@"
+try model.safetensors old.safetensors renamed.safetensors memory 40 "$@"
 echo "convert_failures: fine"

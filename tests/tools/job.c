@@ -11,6 +11,7 @@
  *     job import RANKS PATH FILE      import, export
  *     job json KEY… < FILE            the value under these keys (or indices); fails if not JSON
  *     job flip FILE OFFSET            a bit of a byte; from the end, if below 0
+ *     job tensor FILE NAME            the bytes of a tensor of a safetensors file
  *     job stall late|sub|fine         flight recordings of ranks, the last of which comes late, or
  *                                     of none
  */
@@ -348,6 +349,28 @@ static int make_recordings(char *what)
     return 0;
 }
 
+static int print_tensor(const char *path, const char *name)
+{
+    static char bytes[1 << 20];
+    uint64_t head = 0;
+    json_int_t begin = 0, end = 0;
+    FILE *file = fopen(path, "rb");
+    const size_t count = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    if (file)
+        fclose(file);
+    memcpy(&head, bytes, sizeof head);
+    if (count <= sizeof head || head > count - sizeof head)
+        return 1;
+    json_t *root = json_loadb(bytes + sizeof head, (size_t)head, 0, NULL);
+    const int found =
+        json_unpack(json_object_get(root, name), "{s:[I, I]}", "data_offsets", &begin, &end);
+    json_decref(root);
+    const size_t at = sizeof head + (size_t)head + (size_t)begin, length = (size_t)(end - begin);
+    if (found != 0 || at + length > count)
+        return 1;
+    return fwrite(bytes + at, 1, length, stdout) == length ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     char checkpoints[4200];
@@ -357,6 +380,8 @@ int main(int argc, char **argv)
         return print_json(argv + 2);
     if (strcmp(j.mode, "flip") == 0 && argc == 4)
         return flip(argv[2], strtol(argv[3], NULL, 10));
+    if (strcmp(j.mode, "tensor") == 0 && argc == 4)
+        return print_tensor(argv[2], argv[3]);
     if (strcmp(j.mode, "stall") == 0 && argc == 3)
         return make_recordings(argv[2]);
     if (argc < 5)
