@@ -49,7 +49,7 @@ static cz__parcel *take_parcel(cz__endpoint *of)
 
 static void send_off(cz__parcel *parcel)
 {
-    cz__window_begin(&parcel->of->window, parcel->transfer->tag);
+    cz__tag_window_begin(&parcel->of->window, parcel->transfer->tag);
     atomic_store(&parcel->state, CZ__PARCEL_POSTED);
     cz__carrier_post(parcel);
 }
@@ -70,7 +70,7 @@ static void release_held(cz__endpoint *of)
     of->held_end = &of->held;
     for (cz__parcel *next; parcel; parcel = next) {
         next = parcel->next;
-        if (cz__window_admits(&of->window, parcel->transfer->tag))
+        if (cz__tag_window_admits(&of->window, parcel->transfer->tag))
             send_off(parcel);
         else
             hold(parcel);
@@ -87,7 +87,7 @@ static cz_status post(cz__endpoint *of, cz_transfer *transfer, bool send)
     parcel->transfer = transfer;
     parcel->send = send;
     transfer->own[0] = parcel;
-    if (!cz__window_admits(&of->window, transfer->tag)) {
+    if (!cz__tag_window_admits(&of->window, transfer->tag)) {
         hold(parcel);
         return CZ_OK;
     }
@@ -115,7 +115,7 @@ static void finish(cz__endpoint *of, cz_transfer *transfer, bool whole)
 {
     cz__parcel *parcel = transfer->own[0];
     transfer->own[0] = NULL;
-    const bool wider = cz__window_end(&of->window, transfer->tag);
+    const bool wider = cz__tag_window_end(&of->window, transfer->tag);
     if (whole) {
         parcel->next = of->idle;
         of->idle = parcel;

@@ -29,9 +29,9 @@ cz_status cz__endpoint_create(cz__endpoint **out, cz__wire *wire, int rank, int 
                               cz__endpoint *parent, const int *ranks)
 {
     cz__endpoint *of = calloc(1, sizeof *of + (size_t)size * sizeof(cz__peer));
-    if (!of || !cz__window_open(&of->window, &wire->layout)) {
+    if (!of || !cz__tag_window_open(&of->window, &wire->layout)) {
         if (of)
-            cz__window_close(&of->window);
+            cz__tag_window_close(&of->window);
         free(of);
         return cz_fail(CZ_ERR_MEMORY, "mpi: no memory for rank %d of %d", rank, size);
     }
@@ -44,7 +44,7 @@ cz_status cz__endpoint_create(cz__endpoint **out, cz__wire *wire, int rank, int 
     of->held_end = &of->held;
     of->waiting_end = &of->waiting;
     if (!cz__wire_connect(wire, of)) {
-        cz__window_close(&of->window);
+        cz__tag_window_close(&of->window);
         free(of);
         return cz_fail(CZ_ERR_UNSUPPORTED, "mpi: a group and its sub-groups can be %d at once",
                        1 << wire->layout.port_bits);
@@ -170,7 +170,7 @@ void cz__endpoint_free(cz__endpoint *of)
     }
     for (int r = 0; r < of->size; r++)
         free(of->peers[r].why);
-    cz__window_close(&of->window);
+    cz__tag_window_close(&of->window);
     cz__share_close(of);
     pthread_mutex_destroy(&of->notify_lock);
     pthread_mutex_destroy(&of->break_lock);

@@ -48,18 +48,19 @@ typedef struct cz__slot {
     uint32_t lowest, highest; /* descendants, since `count` was 0 last */
 } cz__slot;
 
-typedef struct cz__window {
+typedef struct cz__tag_window {
     const cz__tag_layout *layout;
     cz__slot *slots[2]; /* per lane: a ring over the low bits of the sequence */
     uint64_t oldest[2], newest[2];
     uint64_t under_way[2];
-} cz__window;
+} cz__tag_window;
 
-bool cz__window_open(cz__window *window, const cz__tag_layout *layout); /* false: no memory */
-void cz__window_close(cz__window *window);
-bool cz__window_admits(const cz__window *window, uint64_t core);
-void cz__window_begin(cz__window *window, uint64_t core);
-bool cz__window_end(cz__window *window, uint64_t core); /* true: it may admit more now */
+bool cz__tag_window_open(cz__tag_window *window,
+                         const cz__tag_layout *layout); /* false: no memory */
+void cz__tag_window_close(cz__tag_window *window);
+bool cz__tag_window_admits(const cz__tag_window *window, uint64_t core);
+void cz__tag_window_begin(cz__tag_window *window, uint64_t core);
+bool cz__tag_window_end(cz__tag_window *window, uint64_t core); /* true: it may admit more now */
 
 /* ---- requests.c: what was given to MPI and has not ended. All with cz__mpi_enter() ---- */
 
@@ -217,7 +218,7 @@ struct cz__endpoint {
     void (*notify)(void *context);
     void *context;
 
-    cz__window window; /* these three: the library's thread only */
+    cz__tag_window window; /* these three: the library's thread only */
     cz__parcel *held, **held_end;
     cz__parcel *idle;
 

@@ -63,22 +63,22 @@ int cz__tag(const cz__tag_layout *layout, int port, uint64_t core)
 
 /* ---- the window ---- */
 
-bool cz__window_open(cz__window *window, const cz__tag_layout *layout)
+bool cz__tag_window_open(cz__tag_window *window, const cz__tag_layout *layout)
 {
-    *window = (cz__window){.layout = layout};
+    *window = (cz__tag_window){.layout = layout};
     for (int lane = 0; lane < 2; lane++)
         window->slots[lane] =
             calloc((size_t)1 << layout->sequence_bits[lane], sizeof *window->slots[lane]);
     return window->slots[0] && window->slots[1];
 }
 
-void cz__window_close(cz__window *window)
+void cz__tag_window_close(cz__tag_window *window)
 {
     free(window->slots[0]);
     free(window->slots[1]);
 }
 
-static cz__slot *slot_of(const cz__window *window, int lane, uint64_t sequence)
+static cz__slot *slot_of(const cz__tag_window *window, int lane, uint64_t sequence)
 {
     return &window->slots[lane][low_bits(sequence, window->layout->sequence_bits[lane])];
 }
@@ -91,7 +91,7 @@ static bool within(uint64_t lowest, uint64_t highest, uint64_t value, int bits)
     return (last - first) >> bits == 0;
 }
 
-bool cz__window_admits(const cz__window *window, uint64_t core)
+bool cz__tag_window_admits(const cz__tag_window *window, uint64_t core)
 {
     const place at = place_of(core);
     if (window->under_way[at.lane] == 0)
@@ -104,7 +104,7 @@ bool cz__window_admits(const cz__window *window, uint64_t core)
            within(slot->lowest, slot->highest, at.child, window->layout->child_bits);
 }
 
-void cz__window_begin(cz__window *window, uint64_t core)
+void cz__tag_window_begin(cz__tag_window *window, uint64_t core)
 {
     const place at = place_of(core);
     cz__slot *slot = slot_of(window, at.lane, at.sequence);
@@ -121,7 +121,7 @@ void cz__window_begin(cz__window *window, uint64_t core)
     slot->count++;
 }
 
-bool cz__window_end(cz__window *window, uint64_t core)
+bool cz__tag_window_end(cz__tag_window *window, uint64_t core)
 {
     const place at = place_of(core);
     const bool last = --slot_of(window, at.lane, at.sequence)->count == 0;

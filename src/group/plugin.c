@@ -24,6 +24,14 @@
 typedef cz_status (*world_function)(cz_group **out, bool initialise,
                                     const cz_group_options *options);
 
+/* In a program that has the static library of the plugin in it, as czero::mpi_static has; else
+ * NULL. */
+#define IF_THERE __attribute__((weak, visibility("default")))
+extern IF_THERE cz_status cz_plugin_mpi_world(cz_group **out, bool initialise,
+                                              const cz_group_options *options);
+extern IF_THERE void cz_plugin_mpi_finish(void);
+extern IF_THERE void cz_plugin_mpi_give_up(bool keep_job);
+
 CZ__PROCESS_LOCK(lock)
 static world_function world;
 static void (*finish)(void);
@@ -109,7 +117,8 @@ static cz_status open_plugin(const char *name, void **plugin)
                         "the folder in which it is",
                         name, own_folder, *own_folder ? " or " : "", CZ_PLUGIN_FOLDER,
                         is_static ? "the program has the library linked in statically, so nobody "
-                                    "knows where plugins are: link it with -rdynamic, and "
+                                    "knows where plugins are: link czero::mpi_static, or with "
+                                    "-rdynamic, and then "
                                   : "");
     return *plugin ? CZ_OK : cz__fail(CZ_ERR_UNSUPPORTED, "backend mpi: %s", dlerror());
 }
@@ -137,6 +146,12 @@ static cz_status load(void)
     void *plugin = NULL;
     if (world && finish && give_up)
         return CZ_OK;
+    if (is_static && cz_plugin_mpi_world && cz_plugin_mpi_finish && cz_plugin_mpi_give_up) {
+        world = cz_plugin_mpi_world;
+        finish = cz_plugin_mpi_finish;
+        give_up = cz_plugin_mpi_give_up;
+        return CZ_OK;
+    }
     snprintf(name, sizeof name, "libczero-mpi-%s.so", flavour());
     CZ_TRY(open_plugin(name, &plugin));
     return look_up(plugin, name);

@@ -68,6 +68,6 @@ if [ -e "$static" ] && libraries=$(pkg-config --libs jansson libxxhash libzip 2>
         2>/dev/null; then
     said=$(bin/static elsewhere 2>&1)
     expect "a static link" "linked in statically" "$said"
-    expect "a static link" "-rdynamic, and set CZERO_PLUGIN_PATH" "$said"
+    expect "a static link" "-rdynamic, and then set CZERO_PLUGIN_PATH" "$said"
 fi
 echo "no plugin was taken from the present folder"

@@ -24,7 +24,7 @@ tool="$work/a new place/bin/czero"
 # nothing but the libraries and the command is installed
 cd "$work/a new place"
 find . -type f -o -type l | LC_ALL=C sort
-odd=$(find . \( -type f -o -type l \) ! -path './include/czero/*.h' ! -path './include/czero/*.hpp' ! -name 'libczero.*' ! -name 'libczero-mpi-*.so' \
+odd=$(find . \( -type f -o -type l \) ! -path './include/czero/*.h' ! -path './include/czero/*.hpp' ! -name 'libczero.*' ! -name 'libczero-mpi-*.so' ! -name 'libczero-mpi-*.a' \
     ! -path '*/cmake/czero/czero-*.cmake' ! -path '*/pkgconfig/czero*.pc' ! -path './bin/czero' ! -path './share/man/man1/czero*.1' \
     ! -path './share/bash-completion/completions/czero' ! -name 'libczero-fortran.a' ! -path './share/czero/fortran/*.f90' \
     ! -path '*/czero/gfortran-*/czero*.mod')

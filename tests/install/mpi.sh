@@ -22,6 +22,11 @@ for pair in C:cc CXX:c++ Fortran:gfortran; do
     if "$cmake" -G Ninja -S "$here/mpi" -B "$work/$language" -D LANGUAGE="$language" -D CMAKE_PREFIX_PATH="$work/prefix" \
         -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF >"$work/log" 2>&1 && "$cmake" --build "$work/$language" >>"$work/log" 2>&1; then
         runs "CMake, $language" "$work/$language/program"
+        for name in program_static launched_static; do # one library in the process, which is the program's
+            [ -e "$work/$language/$name" ] || continue
+            runs "CMake, $name" "$work/$language/$name"
+            ! ldd "$work/$language/$name" | grep czero || { echo "$name loads the library as well"; status=1; }
+        done
     else
         echo "CMake, $language: it does not build:"; cat "$work/log"; status=1
     fi
