@@ -154,9 +154,40 @@ static void say_that_there_is_no_carrier(void)
     MPI_Query_thread(&level);
     cz_log(CZ_LOG_WARN,
            "mpi: no carrier thread, because MPI's thread level is %s%s: messages move only while "
-           "the program is inside a call of the library, such as cz_work_wait() or cz_progress()",
+           "the program is inside a call of the library, such as cz_work_wait() or cz_progress(), "
+           "and not while it computes%s. MPI_Init_thread() with MPI_THREAD_MULTIPLE cures that",
            cz__mpi_level_name(level),
-           level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
+           level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "",
+           level == MPI_THREAD_SINGLE ? "; nor are there threads for updates" : "");
+}
+
+/* So many processes were started together, as far as a starter has said; 1: none has. */
+static int count_started(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    int most = 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = secure_getenv(names[i]);
+        const int count = text ? atoi(text) : 0;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+/* Each of them would train on its own, and nobody would notice. Once per process. */
+static void say_if_alone(void)
+{
+    static atomic_bool said;
+    int size = 0;
+    const int started = count_started();
+    if (started < 2 || MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS || size != 1 ||
+        atomic_exchange(&said, true))
+        return;
+    cz_log(CZ_LOG_WARN,
+           "mpi: %d processes were started together, but MPI takes this one to be alone: that are "
+           "%d trainings, and not one. The program's MPI does not understand what started it: take "
+           "the mpirun of that MPI, or srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
+           started, started);
 }
 
 static cz_status create_group(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
@@ -173,6 +204,7 @@ static cz_status create_group(cz_group **out, MPI_Comm comm, const cz_mpi_option
     CZ_TRY(cz__carrier_acquire(read.serialized_is_ours != 0));
     if (!cz__carrier_exists())
         say_that_there_is_no_carrier();
+    say_if_alone();
     const cz_status status = make_endpoint(&endpoint, comm, timeout_of(options));
     if (status == CZ_OK && is_world)
         cz__job_watch_end(endpoint);
