@@ -28,20 +28,18 @@ struct cz_zero {
     cz__ddp_listener listener;
     /* Borrowed; NULL: each rank's gradients are one part, or what reduces them knows of parts. */
     cz_parts *parts;
-    bool has_parts; /* and nobody else does */
-    cz_join *join;  /* borrowed; NULL: inputs are even */
+    cz_join *join; /* borrowed; NULL: inputs are even */
     int join_number;
-    bool is_bound;   /* ddp is */
-    bool reduces;    /* steps make the mean over ranks, as far as the model knows */
-    bool shadows;    /* this step has no gradients here */
-    double weight;   /* of this rank's gradients; below 0: none was set */
-    double share;    /* what they are multiplied by in this step */
-    bool weightless; /* all weights are 0 */
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
-    cz_step_options step_options; /* of steps inside passes; size 0: none */
+    bool has_parts;               /* nobody else has the parts */
+    bool is_bound;                /* ddp is */
+    bool reduces;                 /* steps make the mean over ranks, as far as the model knows */
+    bool shadows;                 /* this step has no gradients here */
+    bool weightless;              /* all weights of ranks are 0 */
     bool has_stepped;             /* some pass has */
     bool stepped;                 /* the last pass has made its step, with this outcome */
+    cz_step_options step_options; /* of steps inside passes; size 0: none */
     cz__step_outcome outcome;
     const cz_device *device; /* whose memory the group moves: all tensors are there */
     cz_partition partition;
@@ -77,6 +75,8 @@ struct cz_zero {
     atomic_bool *asked;  /* owned; which were asked for since the last pass. NULL: nobody checks */
     cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
+    double weight;                /* of this rank's gradients; below 0: none was set */
+    double share;                 /* what they are multiplied by in this step */
     int64_t step_count;           /* steps that updated something here */
     uint64_t *prints;             /* owned: two of each section here, at the last fingerprint */
     int64_t print_count;          /* of these */

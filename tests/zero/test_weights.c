@@ -11,7 +11,7 @@
 
 enum { PARAMS = 4, STEPS = 3, SAMPLES = 16, MOST = 7 };
 
-static const int64_t small[PARAMS] = {9011, 0, 3, 131}, large[PARAMS] = {300007, 0, 3, 131};
+static const int64_t small[PARAMS] = {4011, 0, 3, 131}, large[PARAMS] = {300007, 0, 3, 131};
 static const int worlds[] = {1, 2, 3, 5, 7};
 
 /* How many of the samples each rank has. With powers of two all arithmetic is exact. */
@@ -135,12 +135,16 @@ static cz_status each_rank(cz_group *group, void *arg)
     return status;
 }
 
+static void run_on(int w, trial t)
+{
+    t.dealt = dealt[w];
+    assert_ranks_ok(worlds[w], each_rank, &t);
+}
+
 static void run_everywhere(trial t)
 {
-    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
-        t.dealt = dealt[w];
-        assert_ranks_ok(worlds[w], each_rank, &t);
-    }
+    for (int w = 0; w < (int)(sizeof worlds / sizeof *worlds); w++)
+        run_on(w, t);
 }
 
 static const cz_hyper rates[] = {{"lr", 0.0625}, {NULL, 0}};
@@ -149,7 +153,7 @@ TEST(a_mean_with_weights_has_the_bits_of_the_mean_over_all_samples)
 {
     run_everywhere((trial){.sizes = small, .rule = cz_rule_sgd(), .hypers = rates, .unread = true});
     run_everywhere((trial){.sizes = small, .rule = cz_rule_adamw()});
-    run_everywhere((trial){.sizes = large, .rule = cz_rule_adamw(), .unread = true});
+    run_on(3, (trial){.sizes = large, .rule = cz_rule_adamw(), .unread = true});
     run_everywhere(
         (trial){.sizes = small, .rule = cz_rule_adamw(), .partition = CZ_PARTITION_GREEDY});
     run_everywhere(
@@ -162,7 +166,7 @@ TEST(a_sum_has_the_bits_of_one_process_that_adds_all_samples)
     const cz_gradients sum = CZ_GRADIENTS_SUM;
     run_everywhere(
         (trial){.sizes = small, .rule = cz_rule_sgd(), .hypers = rates, .gradients = sum});
-    run_everywhere((trial){.sizes = large, .rule = cz_rule_adamw(), .gradients = sum});
+    run_on(2, (trial){.sizes = large, .rule = cz_rule_adamw(), .gradients = sum});
     run_everywhere((trial){.sizes = small,
                            .rule = cz_rule_adamw(),
                            .gradients = sum,
