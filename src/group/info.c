@@ -88,7 +88,8 @@ cz_status cz_group_local_cores(cz_group *group, int *cores)
     if (!cores)
         status = cz__fail(CZ_ERR_ARGUMENT, "local_cores: cores is NULL");
     else if (!sets)
-        status = cz__fail(CZ_ERR_MEMORY, "local_cores: the cores of %d ranks", group->size);
+        status = cz__fail(CZ_ERR_MEMORY, "local_cores: no memory for the cores of %d ranks",
+                          group->size);
     status = cz__agree(group, status, 0, NULL, "local_cores");
     if (!status)
         status = cz_all_gather(group, &own, sets, CZ__CORE_WORDS, CZ_I64, CZ_LABEL("local_cores"));

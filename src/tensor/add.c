@@ -352,7 +352,7 @@ static cz_status append_layers(cz_model *model, flat_block *block, const cz_view
     char *name = cz__calloc(1, room);
     cz_status status = CZ_OK;
     if (!name)
-        return cz__fail(CZ_ERR_MEMORY, "model: the names of view \"%s\"", view->name);
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for the names of view \"%s\"", view->name);
     for (int64_t layer = 0; layer < view->layers && status == CZ_OK; layer++) {
         snprintf(name, room, "%.*s%" PRId64 "%s", (int)(star - view->name), view->name, layer,
                  star + 1);
@@ -383,7 +383,7 @@ cz_status cz_model_add_views(cz_model *model, void *values, void *grads, cz_dtyp
                         views ? "given" : "NULL");
     CZ_TRY(check_views(dtype, views, count, &params));
     if (!reserve(model, &model->params, params))
-        return cz__fail(CZ_ERR_MEMORY, "model: %" PRId64 " parameters more", params);
+        return cz__fail(CZ_ERR_MEMORY, "model: no memory for %" PRId64 " parameters more", params);
     flat_block block = {values, grads, dtype, 0};
     const int64_t before = model->params.count;
     return end_block(model, before, append_views(model, &block, views, count));
