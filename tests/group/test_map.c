@@ -248,6 +248,7 @@ static cz__tiled_step step_of(const layout *l, memory *m, question what, updates
     return (cz__tiled_step){
         .gradients = {.map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype},
         .reduces = reduces(what),
+        .reduction = CZ_AVERAGE,
         .values = what == STEP_TO_NOBODY ? NULL : m->result,
         .update = update,
         .context = u};
