@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly|coverage|valgrind: install the Debian packages that are missing for it.
+# scripts/setup.sh build|test|demo|mpi|bench|torch|lint|fuzz|nightly|coverage|valgrind: install the Debian packages that are missing for it.
 #
 # Says which packages and what each is for. Needs root or sudo; without them, or without apt, it
 # prints the command to type and exits 1. Does nothing when nothing is missing. SETUP=no in the
@@ -12,18 +12,18 @@ cd "$(dirname "$0")/.."
 
 # package | who needs it | command or pkg-config name that shows it is there already | what for
 packages='
-gcc                    | build test demo mpi bench lint fuzz nightly | gcc            | compiles the library
-libc6-dev              | build test demo mpi bench lint fuzz nightly |                | headers of the C library
-cmake                  | build test demo mpi bench lint fuzz nightly | cmake          | configures the build
-ninja-build            | build test demo mpi bench lint fuzz nightly | ninja          | runs the build
-pkg-config             | build test demo mpi bench lint fuzz nightly | pkg-config     | finds libraries
+gcc                    | build test demo mpi bench torch lint fuzz nightly | gcc            | compiles the library
+libc6-dev              | build test demo mpi bench torch lint fuzz nightly |                | headers of the C library
+cmake                  | build test demo mpi bench torch lint fuzz nightly | cmake          | configures the build
+ninja-build            | build test demo mpi bench torch lint fuzz nightly | ninja          | runs the build
+pkg-config             | build test demo mpi bench torch lint fuzz nightly | pkg-config     | finds libraries
 libcmocka-dev          | test lint nightly                           | pc:cmocka      | unit tests
 g++                    | test lint nightly                           | g++            | tests the headers as C++
 gfortran               | test nightly                                | gfortran       | the Fortran modules, their tests and example
 libopenblas-pthread-dev| test demo mpi lint nightly                  | pc:openblas    | matrix products in the examples
-libjansson-dev         | build test demo mpi bench lint fuzz nightly | pc:jansson     | JSON in checkpoints and reports
-libxxhash-dev          | build test demo mpi bench lint fuzz nightly | pc:libxxhash   | checksums of checkpoints
-libzip-dev             | build test demo mpi bench lint fuzz nightly | pc:libzip      | files of PyTorch
+libjansson-dev         | build test demo mpi bench torch lint fuzz nightly | pc:jansson     | JSON in checkpoints and reports
+libxxhash-dev          | build test demo mpi bench torch lint fuzz nightly | pc:libxxhash   | checksums of checkpoints
+libzip-dev             | build test demo mpi bench torch lint fuzz nightly | pc:libzip      | files of PyTorch
 zlib1g-dev             | test demo mpi lint nightly                  | pc:zlib        | reads .gz data in the examples
 scdoc                  | build test lint nightly                     | scdoc          | man pages of the czero command
 bible-kjv              | test demo mpi nightly                       | bible          | text to train the example GPT on
@@ -41,13 +41,18 @@ clang-format           | lint                                        | clang-for
 clang-tidy             | lint                                        | clang-tidy     | static analysis
 gcovr                  | coverage                                    | gcovr          | counts the lines that tests run
 valgrind               | valgrind                                    | valgrind       | finds leaks and memory that was never written
+python3                | test torch nightly                          | python3        | tests the Python package
+python3-venv           | test torch nightly                          |                | builds its wheel and tries it
+python3-numpy          | test torch nightly                          |                | arrays in its tests
+python3-torch          | test torch nightly                          |                | what its drop-in is compared with
+python3-mpi4py         | test nightly                                |                | communicators in its tests
 cppcheck               | lint                                        | cppcheck       | static analysis
 '
 
 case $goal in
-build | test | demo | mpi | bench | lint | fuzz | nightly | coverage | valgrind) ;;
+build | test | demo | mpi | bench | torch | lint | fuzz | nightly | coverage | valgrind) ;;
 *)
-    echo "usage: scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly|coverage|valgrind" >&2
+    echo "usage: scripts/setup.sh build|test|demo|mpi|bench|torch|lint|fuzz|nightly|coverage|valgrind" >&2
     exit 2
     ;;
 esac

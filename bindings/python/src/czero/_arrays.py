@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of the program as the library sees them: an address, a type and a shape.
+
+Taken without a copy: whatever has ``__dlpack__`` (NumPy, PyTorch, JAX, …) or the buffer protocol
+(``array.array``, ``bytearray``, ``memoryview``), on the CPU, row-major, without gaps.
+"""
+import ctypes
+import math
+
+from . import _declarations as c
+from . import errors
+
+# Name, number, and the format of the buffer protocol ("" if it has none).
+NAMES = {"f32": (c.CZ_F32, "f"), "f64": (c.CZ_F64, "d"), "f16": (c.CZ_F16, "e"),
+         "bf16": (c.CZ_BF16, ""), "i32": (c.CZ_I32, "i"), "i64": (c.CZ_I64, "q"),
+         "u8": (c.CZ_U8, "B")}
+BY_NUMBER = {number: name for name, (number, _) in NAMES.items()}
+SIZES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "u8": 1}
+_FORMATS = {"f": "f32", "d": "f64", "e": "f16", "i": "i32", "B": "u8", "q": "i64", "c": "u8",
+            "l": "i64" if ctypes.sizeof(ctypes.c_long) == 8 else "i32"}
+_DLPACK = {(2, 32): "f32", (2, 64): "f64", (2, 16): "f16", (4, 16): "bf16", (0, 32): "i32",
+           (0, 64): "i64", (1, 8): "u8"}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class View:
+    """An array of the program: `address`, `dtype` ("f32", …), `shape`, `count`. It keeps the
+    memory alive, but not from being moved by whoever owns it."""
+
+    def __init__(self, address, dtype, shape, keep):
+        self.address, self.dtype, self.shape, self.keep = address, dtype, tuple(shape), keep
+        self.count = math.prod(self.shape)
+
+    @property
+    def number(self):
+        return NAMES[self.dtype][0]
+
+    def tensor(self):
+        """As the C library has it."""
+        given = c.cz_tensor(data=self.address, dtype=self.number, dimensions=len(self.shape))
+        given.shape[:len(self.shape)] = self.shape
+        return given
+
+
+def view(array, what):
+    """See an array. `what` names it in sentences.
+
+    Raises:
+        ArgumentError: it is no array, has gaps or another order than row-major, is read-only, or
+            has another type or device than the library takes.
+    """
+    if isinstance(array, View):
+        return array
+    if hasattr(array, "detach"):  # PyTorch hands out no tensor that is part of a graph
+        array = array.detach()
+    if hasattr(array, "__dlpack__"):
+        found = _from_dlpack(array, what)
+    else:
+        found = _from_buffer(array, what)
+    if len(found.shape) > c.CZ_MAX_DIMENSIONS:
+        raise errors.ArgumentError(f"{what} has {len(found.shape)} dimensions; there may be "
+                                   f"{c.CZ_MAX_DIMENSIONS}")
+    return found
+
+
+def _from_dlpack(array, what):
+    try:
+        capsule = array.__dlpack__()
+    except Exception as error:  # BufferError, TypeError, RuntimeError: each library has its own
+        raise errors.ArgumentError(f"{what} cannot be seen from outside: {error}") from None
+    seen = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    if seen.device_type not in (1, 3):  # the CPU, and its memory that a GPU sees too
+        raise errors.ArgumentError(f"{what} is on a device of DLPack's type {seen.device_type}; "
+                                   "it has to be on the CPU")
+    dtype = _DLPACK.get((seen.code, seen.bits)) if seen.lanes == 1 else None
+    if dtype is None:
+        kind = getattr(array, "dtype", f"{seen.bits}-bit")
+        raise errors.ArgumentError(f"{what} has elements of type {kind}; there are "
+                                   f"{', '.join(NAMES)}")
+    shape = seen.shape[:seen.ndim] if seen.ndim else []
+    if seen.strides and seen.ndim:
+        _no_gaps(shape, seen.strides[:seen.ndim], what)
+    # The capsule is not taken over, only held: when it goes, so does the array's memory.
+    return View((seen.data or 0) + seen.byte_offset, dtype, shape, (capsule, array))
+
+
+def _from_buffer(array, what):
+    try:
+        seen = memoryview(array)
+    except TypeError:
+        raise errors.ArgumentError(f"{what} is a {type(array).__name__}, which is no array: it has "
+                                   "neither DLPack nor the buffer protocol") from None
+    dtype = _FORMATS.get(seen.format.lstrip("@=<"))
+    if dtype is None or SIZES[dtype] != seen.itemsize:
+        raise errors.ArgumentError(f"{what} has elements of format '{seen.format}'; there are "
+                                   f"{', '.join(NAMES)}")
+    if seen.readonly:
+        raise errors.ArgumentError(f"{what} is read-only")
+    _no_gaps(seen.shape, [stride // seen.itemsize for stride in seen.strides], what)
+    if seen.nbytes == 0:
+        return View(0, dtype, seen.shape, array)
+    first = ctypes.c_char.from_buffer(seen.cast("B") if seen.ndim else seen.cast("B"))
+    return View(ctypes.addressof(first), dtype, seen.shape, (first, array))
+
+
+def _no_gaps(shape, strides, what):
+    wanted = 1
+    for size, stride in zip(reversed(shape), reversed(list(strides))):
+        if size > 1 and stride != wanted and 0 not in shape:
+            raise errors.ArgumentError(f"{what} is not contiguous: its elements have to lie one "
+                                       "after the other, row by row (numpy.ascontiguousarray() or "
+                                       "tensor.contiguous() make a copy that does)")
+        wanted *= size
+
+
+def at(address, dtype, shape, keep):
+    """Memory of the library as an array: NumPy's, or a memoryview where there is no NumPy. bf16 is
+    shown as 16-bit integers, unless the package ml_dtypes is there. `keep` lives as long."""
+    count = math.prod(shape)
+    block = (ctypes.c_char * (count * SIZES[dtype])).from_address(address) if count else bytearray()
+    if count:
+        block._keep = keep
+    try:
+        import numpy
+    except ImportError:
+        flat = memoryview(block).cast("B").cast(NAMES[dtype][1] or "H")
+        return flat.cast("B").cast(flat.format, list(shape)) if len(shape) > 1 else flat
+    if dtype == "bf16":
+        try:
+            from ml_dtypes import bfloat16 as kind
+        except ImportError:
+            kind = numpy.uint16
+    else:
+        kind = numpy.dtype(NAMES[dtype][1])
+    return numpy.frombuffer(block, dtype=kind, count=count).reshape(shape)
+
+
+def empty(dtype, shape):
+    """A new array of the program's own, filled by the library: as `at` shows memory."""
+    bytes_ = math.prod(shape) * SIZES[dtype]
+    block = (ctypes.c_char * max(bytes_, 1))()
+    return at(ctypes.addressof(block), dtype, shape, block), ctypes.addressof(block)

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: MIT
+"""Process groups: ranks that call collective operations together.
+
+Every operation matches by its place in the order of calls on its group. Ranks that disagree are
+found before data moves: then all of them raise the same error, and the group stays usable.
+"""
+from __future__ import annotations
+
+import collections.abc
+import ctypes
+import os
+import signal
+import threading
+import typing
+
+from . import _arrays
+from . import _declarations as c
+from . import errors
+from ._library import Handle, Made, call, choice, lib, status_of, text
+
+#: Whatever has DLPack or the buffer protocol; see czero/_arrays.py.
+Array = typing.Any
+
+REDUCTIONS = tuple(name[3:].lower() for name in c.ENUMS["cz_reduction"])
+
+
+class Work(Handle):
+    """An operation in flight. It keeps its arrays alive; they are the library's until it ended."""
+
+    _destroy = "cz_work_destroy"
+
+    def __init__(self, handle, keep, group):
+        self._own(handle, group=group)
+        self._keep = keep
+
+    def wait(self) -> None:
+        """Wait for its end, and raise what it ended with. May be called again."""
+        call(lib.cz_work_wait(self._ptr))
+        self._keep = None
+
+    def done(self) -> bool:
+        """Has it ended? Moves it on if that takes no waiting."""
+        ended = ctypes.c_bool()
+        call(lib.cz_work_test(self._ptr, ctypes.byref(ended)))
+        return ended.value
+
+
+class Group(Handle):
+    """One rank's handle on a process group; one thread at a time uses it.
+
+    Made by :func:`launch` (which most programs use), :meth:`self_`, :meth:`world`,
+    :meth:`threads`, :meth:`from_mpi4py`, :meth:`split`, :meth:`subset`, and, of a process group of
+    PyTorch's, by ``czero.torch.group()``.
+    """
+
+    _destroy = "cz_group_destroy"
+
+    def __init__(self, handle, borrowed=False):
+        self._made, self._borrowed = Made(), None
+        if borrowed:
+            self._borrowed = ctypes.c_void_p(handle)
+        else:
+            self._own(handle, keep=self._made)
+
+    @property
+    def _ptr(self):
+        if self._borrowed is not None:
+            if not self._borrowed.value:
+                raise errors.StateError("this Group has ended with the launch that it belonged to")
+            return self._borrowed
+        return super()._ptr
+
+    def close(self) -> None:
+        """Leave the group; what was made on it ends, too. Waits for no other rank; ranks that
+        still need this one get PeerError."""
+        if self._borrowed is None:
+            super().close()
+
+    # ---- making groups ----
+
+    @classmethod
+    def self_(cls) -> Group:
+        """A group of one rank: every collective works, on its own."""
+        return cls.world("self")
+
+    @classmethod
+    def world(cls, backend: str = "mpi", timeout: float = 0.0) -> Group:
+        """The group of all processes of this job, such as those that mpirun started. MPI is
+        initialised if nobody has done so, and then finalised at exit.
+
+        Raises:
+            UnsupportedError: the plugin of that MPI is not there.
+            StateError: MPI is finalised already.
+        """
+        handle = ctypes.c_void_p()
+        options = c.cz_group_options(timeout_seconds=timeout)
+        call(lib.cz_group_create_world(ctypes.byref(handle), text(backend), True, options))
+        return cls(handle)
+
+    @classmethod
+    def threads(cls, size: int, timeout: float = 0.0) -> list[Group]:
+        """A list of `size` groups, one for each rank, which are threads of this process."""
+        handles = (ctypes.c_void_p * max(size, 1))()
+        options = c.cz_group_options(timeout_seconds=timeout)
+        call(lib.cz_group_create_threads(handles, size, options))
+        return [cls(ctypes.c_void_p(handle)) for handle in handles]
+
+    @classmethod
+    def from_mpi4py(cls, comm: typing.Any, timeout: float = 0.0) -> Group:
+        """The ranks of a communicator of mpi4py's, which is duplicated. Collective over it."""
+        from mpi4py import MPI  # the MPI that the communicator is of is loaded by now
+
+        flavour = "mpich" if "MPICH" in MPI.Get_library_version() else "openmpi"
+        folder = os.environ.get("CZERO_PLUGIN_PATH") or os.path.dirname(lib._name)
+        path = os.path.join(folder, f"libczero-mpi-{flavour}.so")
+        if not os.path.exists(path):
+            raise errors.UnsupportedError(f"there is no {path}: czero was built without {flavour}")
+        create = ctypes.CDLL(path).cz_group_create_mpi
+        kind = ctypes.c_int if MPI._sizeof(MPI.Comm) == 4 else ctypes.c_void_p
+        create.restype = ctypes.c_int
+        create.argtypes = [ctypes.POINTER(ctypes.c_void_p), kind, ctypes.c_void_p,
+                           ctypes.POINTER(c.cz_group_options)]
+        handle = ctypes.c_void_p()
+        options = c.cz_group_options(timeout_seconds=timeout)
+        call(create(ctypes.byref(handle), kind.from_address(MPI._addressof(comm)), None, options))
+        return cls(handle)
+
+    @classmethod
+    def connect(cls, rank: int, size: int,
+                exchange: collections.abc.Callable[[bytes], list[bytes]],
+                timeout: float = 0.0) -> Group:
+        """A group of processes that have some other way to exchange a few bytes: they open sockets
+        to each other, and those of one machine share memory.
+
+        Args:
+            rank, size: of this process; of how many.
+            exchange: a function that gives its argument, bytes, to all ranks and returns the list
+                of what they gave. It is called four times.
+        """
+        from . import _mesh
+
+        return cls(_mesh.connect(rank, size, exchange, timeout))
+
+    def split(self, color: int, key: int = 0) -> Group | None:
+        """Make sub-groups: ranks with the same `color` become one, ordered by `key`. None on ranks
+        with a color below 0. Collective."""
+        handle = ctypes.c_void_p()
+        call(lib.cz_group_split(self._ptr, color, key, ctypes.byref(handle)))
+        return Group(handle) if handle else None
+
+    def subset(self, ranks: collections.abc.Iterable[int]) -> Group | None:
+        """Make one sub-group of the listed ranks, in this order. None on all others. Collective."""
+        handle, ranks = ctypes.c_void_p(), list(ranks)
+        listed = (ctypes.c_int * len(ranks))(*ranks)
+        call(lib.cz_group_subset(self._ptr, listed, len(ranks), ctypes.byref(handle)))
+        return Group(handle) if handle else None
+
+    # ---- what it is ----
+
+    @property
+    def rank(self) -> int:
+        """0 … size - 1."""
+        return lib.cz_group_rank(self._ptr)
+
+    @property
+    def size(self) -> int:
+        """Ranks in the group."""
+        return lib.cz_group_size(self._ptr)
+
+    @property
+    def info(self) -> dict:
+        """A dictionary: backend, ordered_sums, sent_bytes, header_bytes, messages, native."""
+        info = c.cz_group_info()
+        call(lib.cz_group_get_info(self._ptr, info))
+        return {"backend": info.backend.decode(), "ordered_sums": bool(info.ordered_sums),
+                "sent_bytes": info.sent_bytes, "header_bytes": info.header_bytes,
+                "messages": info.messages, "native": info.native}
+
+    def progress(self) -> None:
+        """Move operations of this rank on, without waiting."""
+        call(lib.cz_progress(self._ptr))
+
+    def __repr__(self):
+        if self._borrowed is None and not self._end.alive:
+            return "<czero.Group, closed>"
+        return f"<czero.Group, rank {self.rank} of {self.size} on {self.info['backend']}>"
+
+    # ---- collective operations ----
+
+    def _start(self, function, arguments, views, label, wait):
+        options = c.cz_operation_options(label=text(label))
+        work = ctypes.c_void_p()
+        if not wait:
+            options.work = ctypes.pointer(work)
+        call(function(self._ptr, *arguments, options))
+        return None if wait else Work(work, views, self)
+
+    def barrier(self, *, label: str | None = None, wait: bool = True) -> Work | None:
+        """Returns when every rank has called it."""
+        return self._start(lib.cz_barrier, (), (), label, wait)
+
+    def broadcast(self, array: Array, root: int = 0, *, label: str | None = None,
+                  wait: bool = True) -> Work | None:
+        """Every rank's `array` becomes that of rank `root`. With `wait` false, here and below, it
+        is only started, and a :class:`Work` is returned."""
+        one = _arrays.view(array, "array")
+        return self._start(lib.cz_broadcast, (one.address, one.count, one.number, root), one,
+                           label, wait)
+
+    def all_reduce(self, array: Array, op: str = "sum", *, label: str | None = None,
+                   wait: bool = True) -> Work | None:
+        """Every rank's `array` becomes the reduction of all: the same bits on every rank, and on
+        every backend. `op` is one of ``czero.group.REDUCTIONS``."""
+        one = _arrays.view(array, "array")
+        return self._start(lib.cz_all_reduce, (one.address, one.count, one.number, _op(op)), one,
+                           label, wait)
+
+    def reduce(self, array: Array, output: Array | None = None, op: str = "sum", root: int = 0, *,
+               label: str | None = None, wait: bool = True) -> Work | None:
+        """Rank `root` gets the reduction of all ranks' `array` in `output`, of the same shape."""
+        one, out = self._pair(array, output, output is not None, 1, 1)
+        return self._start(lib.cz_reduce, (one.address, out.address, one.count, one.number,
+                                           _op(op), root), (one, out), label, wait)
+
+    def reduce_scatter(self, array: Array, output: Array, op: str = "sum", *,
+                       label: str | None = None, wait: bool = True) -> Work | None:
+        """`output` (n elements) becomes block `rank` of the reduction of `array` (size times n)."""
+        one, out = self._pair(array, output, True, self.size, 1)
+        return self._start(lib.cz_reduce_scatter, (one.address, out.address, out.count, one.number,
+                                                   _op(op)), (one, out), label, wait)
+
+    def all_gather(self, array: Array, output: Array, *, label: str | None = None,
+                   wait: bool = True) -> Work | None:
+        """Block r of `output` (size times n elements) becomes rank r's `array` (n)."""
+        one, out = self._pair(array, output, True, 1, self.size)
+        return self._start(lib.cz_all_gather, (one.address, out.address, one.count, one.number),
+                           (one, out), label, wait)
+
+    def gather(self, array: Array, output: Array | None = None, root: int = 0, *,
+               label: str | None = None, wait: bool = True) -> Work | None:
+        """The same on rank `root` alone; others need no `output`."""
+        one, out = self._pair(array, output, output is not None, 1, self.size)
+        return self._start(lib.cz_gather, (one.address, out.address, one.count, one.number, root),
+                           (one, out), label, wait)
+
+    def scatter(self, array: Array | None, output: Array, root: int = 0, *,
+                label: str | None = None, wait: bool = True) -> Work | None:
+        """`output` (n elements) becomes block `rank` of the root's `array` (size times n); others
+        need no `array`."""
+        out = _arrays.view(output, "output")
+        one = _arrays.view(array, "array") if array is not None else _nothing(out)
+        if array is not None:
+            _alike(one, out, self.size, 1)
+        return self._start(lib.cz_scatter, (one.address, out.address, out.count, out.number, root),
+                           (one, out), label, wait)
+
+    def all_to_all(self, array: Array, output: Array, *, label: str | None = None,
+                   wait: bool = True) -> Work | None:
+        """Block r of `output` becomes block `rank` of rank r's `array`; both have size times n
+        elements."""
+        one, out = self._pair(array, output, True, 1, 1)
+        if one.count % self.size:
+            raise errors.ArgumentError(f"array has {one.count} elements, which {self.size} ranks "
+                                       "do not divide")
+        return self._start(lib.cz_all_to_all, (one.address, out.address, one.count // self.size,
+                                               one.number), (one, out), label, wait)
+
+    def broadcast_bytes(self, data: bytes = b"", root: int = 0) -> bytes:
+        """Bytes of a length that only the root knows; returns them on every rank."""
+        out, length = ctypes.c_void_p(), ctypes.c_size_t()
+        call(lib.cz_broadcast_object(self._ptr, data, len(data), root, ctypes.byref(out),
+                                     ctypes.byref(length)))
+        try:
+            return ctypes.string_at(out, length.value) if length.value else b""
+        finally:
+            lib.cz_object_free(out)
+
+    @staticmethod
+    def _pair(array, output, both, left, right):
+        one = _arrays.view(array, "array")
+        out = _arrays.view(output, "output") if both else _nothing(one)
+        if both:
+            _alike(one, out, left, right)
+        return one, out
+
+
+def _nothing(other):
+    return _arrays.View(None, other.dtype, (0,), None)
+
+
+def _alike(one, out, left, right):
+    if one.dtype != out.dtype or one.count * right != out.count * left:
+        raise errors.ArgumentError(
+            f"array has {one.count} {one.dtype} and output {out.count} {out.dtype}; wanted are the "
+            f"same type, and {one.count * right / left:g} elements of output")
+
+
+def _op(word):
+    return choice("op", "cz_reduction", "CZ_", word)
+
+
+_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def launch(function: collections.abc.Callable, ranks: int = 0, *, timeout: float = 0.0,
+           arguments: tuple = ()) -> list:
+    """Run ``function(group, *arguments)`` once per rank, each on a thread of its own, and return
+    the list of what they return. In a process that mpirun started: once, as this process's rank.
+
+    The ranks run Python one at a time, and the library, NumPy and whatever else lets go of the
+    interpreter's lock at the same time.
+
+    Args:
+        function: the program of a rank. Its group ends with it.
+        ranks: 0: CZERO_RANKS in the environment, else 1.
+        timeout: seconds after which an operation that not all ranks have come to fails; 0:
+            CZERO_TIMEOUT, else 600.
+
+    Raises:
+        What a rank raised; of several the first that did not only hear of another's failure. The
+        other ranks get PeerError where they wait for it.
+    """
+    results, raised, threads, lock = {}, [], [], threading.Lock()
+
+    def main(handle, _):
+        group = Group(handle, borrowed=True)
+        with lock:
+            threads.append(threading.get_ident())
+        try:
+            results[group.rank] = function(group, *arguments)
+            return c.CZ_OK
+        except BaseException as exception:
+            with lock:
+                raised.append(exception)
+            return status_of(exception)
+        finally:
+            group._made.end()
+            group._borrowed.value = None
+
+    options = c.cz_launch_options(ranks=ranks, timeout_seconds=timeout)
+    entry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(main)
+    outcome, done = [], threading.Event()
+
+    def run():
+        try:
+            call(lib.cz_launch(entry, None, options))
+        except errors.Error as error:
+            outcome.append(error)
+        finally:
+            done.set()
+
+    if (threading.current_thread() is not threading.main_thread()
+            or any(name in os.environ for name in _LAUNCHERS)
+            or signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
+        run()
+    else:  # so that Ctrl-C is heard here, and passed on to the ranks
+        waiter = threading.Thread(target=run, name="czero.launch")
+        waiter.start()
+        while not done.is_set():  # join() takes an interrupted thread for one that has ended
+            try:
+                done.wait()
+            except KeyboardInterrupt:
+                with lock:
+                    for ident in threads:
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                            ctypes.c_ulong(ident), ctypes.py_object(KeyboardInterrupt))
+        waiter.join()
+    if outcome:
+        heard = (errors.PeerError, errors.WaitTimeoutError)
+        first = [one for one in raised if not isinstance(one, heard)] or raised
+        raise first[0] if first else outcome[0]
+    return [results[rank] for rank in sorted(results)]

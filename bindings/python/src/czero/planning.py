@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Memory and traffic of each rank, known before anything is allocated."""
+from __future__ import annotations
+
+import ctypes
+import os
+
+from . import _arrays
+from . import _declarations as c
+from ._library import Handle, call, choice, hypers, lib, text
+from .model import Model
+from .optim import _rule
+
+
+class _Shapes(Handle):
+    _destroy = "cz_shapes_destroy"
+
+    def __init__(self, given):
+        handle = ctypes.c_void_p()
+        if isinstance(given, Model):
+            call(lib.cz_shapes_from_model(ctypes.byref(handle), given._ptr))
+        elif isinstance(given, (str, bytes, os.PathLike)):
+            call(lib.cz_shapes_read(ctypes.byref(handle), os.fsencode(given)))
+        else:
+            call(lib.cz_shapes_create(ctypes.byref(handle)))
+        self._own(handle)
+        if isinstance(given, dict):
+            for name, (dtype, shape) in given.items():
+                listed = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+                number = _arrays.NAMES.get(dtype, (0,))[0]
+                call(lib.cz_shapes_add(self._ptr, text(name), number, len(shape), listed,
+                                       c.CZ_SHAPE_PARAM))
+
+
+def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1, rule: str = "adamw", *,
+         unsharded: bool = False, partition: str = "elements", ddp: bool = False,
+         overlap: str = "none", all_reduce: bool = False, parameters_as_bucket_view: bool = False,
+         in_process: bool = False, parts: int = 0, bucket_bytes: int = 0,
+         first_bucket_bytes: int = 0, segment_bytes: int = 0, **values) -> list[dict[str, int]]:
+    """What each rank of a training needs.
+
+    Args:
+        shapes: a :class:`Model`; ``{name: ("f32", (rows, columns))}``; or the path of a checkpoint,
+            a safetensors or PyTorch file, or a list of shapes.
+        values: hyper-parameters that differ from the rule's defaults.
+
+    Returns:
+        A list of dictionaries, one per rank, of bytes: param_bytes, gradient_bytes, state_bytes,
+        training_bytes (the most in a step), save_bytes, sent_bytes, … as in ``czero/plan.h``.
+    """
+    options = c.cz_plan_options(
+        world_size=world_size, unsharded=unsharded, ddp=ddp, all_reduce=all_reduce,
+        partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
+        overlap=choice("overlap", "cz_overlap", "CZ_OVERLAP_", overlap),
+        views=parameters_as_bucket_view, in_process=in_process, parts=parts,
+        bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
+        segment_bytes=segment_bytes, rule=_rule(rule))
+    listed = hypers(values)
+    if values:
+        options.hypers = listed
+    handle = ctypes.c_void_p()
+    with _Shapes(shapes) as given:
+        call(lib.cz_plan_create(ctypes.byref(handle), given._ptr, options))
+    try:
+        found = []
+        for rank in range(world_size):
+            memory = c.cz_plan_memory()
+            call(lib.cz_plan_rank(handle, rank, memory))
+            found.append({field[0]: getattr(memory, field[0]) for field in memory._fields_[1:]})
+        return found
+    finally:
+        lib.cz_plan_destroy(ctypes.byref(handle))

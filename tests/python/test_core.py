@@ -1,0 +1,665 @@
+# SPDX-License-Identifier: MIT
+"""The package without PyTorch. The oracle is the library's: the bits of one unsharded process."""
+import array
+import gc
+import math
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import weakref
+
+import numpy as np
+
+import czero
+from czero import _declarations as c
+from czero import _mesh
+from czero._library import lib
+
+WORLDS = (1, 2, 3, 5, 7)
+SHAPES = {"w": (13, 7), "scalar": (), "empty": (0, 3), "b": (29,)}
+
+
+def make_model(dtype=np.float32):
+    """Named arrays with values that depend on nothing but their names, and a model of them."""
+    arrays = {}
+    for name, shape in SHAPES.items():
+        values = np.cos(np.arange(math.prod(shape), dtype=np.float64) + len(name))
+        arrays[name] = (values.reshape(shape).astype(dtype), np.zeros(shape, dtype))
+    return czero.Model(arrays), arrays
+
+
+def fill_gradients(arrays, step, rank):
+    for place, (value, gradient) in enumerate(arrays.values()):
+        # small whole numbers: their mean over ranks has no rounding that depends on their number
+        gradient[...] = (value > 0) * 4.0 - place - step % 3 + 0 * rank
+
+
+def train(group, steps=5, **options):
+    model, arrays = make_model()
+    zero = czero.Zero(group, model, "adamw", lr=0.05, weight_decay=0.1, **options)
+    for step in range(steps):
+        fill_gradients(arrays, step, group.rank)
+        zero.step()
+    return {name: value.copy() for name, (value, _) in arrays.items()}, zero.state_dict()
+
+
+def train_alone(steps=5):
+    model, arrays = make_model()
+    optim = czero.Optim(model, "adamw", lr=0.05, weight_decay=0.1)
+    for step in range(steps):
+        fill_gradients(arrays, step, 0)
+        optim.step()
+    return {name: value for name, (value, _) in arrays.items()}, optim.state_dict()
+
+
+class Bits(unittest.TestCase):
+    def same(self, a, b):
+        if isinstance(a, dict):
+            self.assertEqual(a.keys(), b.keys())
+            for key in a:
+                self.same(a[key], b[key])
+        elif isinstance(a, np.ndarray):
+            self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))
+            self.assertEqual(a.tobytes(), b.tobytes())
+        else:
+            self.assertEqual(a, b)
+
+
+class Training(Bits):
+    def test_any_number_of_ranks_has_the_bits_of_one(self):
+        alone, state = train_alone()
+        for size in WORLDS:
+            for partition in ("elements", "greedy"):
+                with self.subTest(size=size, partition=partition):
+                    for values, all_state in czero.launch(train, size,
+                                                          arguments=(5,)) if partition == \
+                            "elements" else czero.launch(
+                                lambda group: train(group, partition="greedy"), size):
+                        self.same(values, alone)
+                        self.same(all_state, state)
+
+    def test_state_loads_on_another_number_of_ranks(self):
+        _, state = train_alone(3)
+
+        def go_on(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "adamw", lr=1.0)
+            zero.load_state_dict(state)
+            self.assertEqual(zero.param_groups[0]["lr"], 0.05)
+            return zero.state_dict(to=0)
+        first, *others = czero.launch(go_on, 3)
+        self.same(first, state)
+        self.assertEqual(others, [None, None])
+
+    def test_values_that_move_are_told_and_come_back(self):
+        def body(group):
+            model, arrays = make_model()
+            moved = []
+            zero = czero.Zero(group, model, "sgd", lr=1.0, parameters_as_bucket_view=True,
+                              moved=lambda number, value: moved.append(number))
+            self.assertEqual(sorted(set(moved)), [0, 1, 2, 3])
+            fill_gradients(arrays, 0, 0)
+            before = model.value("w").copy()
+            zero.step()
+            self.same(model.value("w"), before - arrays["w"][1])
+            wanted = model.value("w").copy()
+            zero.close()
+            self.same(arrays["w"][0], wanted)
+        czero.launch(body, 2)
+
+    def test_ddp_reduces_to_the_mean_and_hooks_see_every_bucket(self):
+        def body(group):
+            model, arrays = make_model()
+            ddp = czero.DDP(group, model, bucket_bytes=64, first_bucket_bytes=64)
+            seen, after = [], []
+            if group.size > 1:
+                def mean(bucket):
+                    seen.append((bucket.index, len(bucket.buffer), bucket.params))
+                    bucket.all_reduce("average")
+                    bucket.then(lambda one: after.append(one.index))
+                ddp.register_hook(mean)
+            for passes in range(3):
+                for _, gradient in arrays.values():
+                    gradient[...] = group.rank
+                with ddp.backward():
+                    for name in reversed(model.names):
+                        ddp.mark_ready(name)
+                for _, gradient in arrays.values():
+                    self.assertTrue((gradient == (group.size - 1) / 2).all())
+            self.assertEqual(ddp.passes, 3)
+            self.assertEqual(len(seen), len(after))
+        for size in (1, 2, 3):
+            czero.launch(body, size)
+
+    def test_overlapped_steps_have_the_same_bits(self):
+        def body(group):
+            model, arrays = make_model()
+            ddp = czero.DDP(group, model, bucket_bytes=64)
+            czero_ = czero.Zero(group, model, "adamw", lr=0.05, weight_decay=0.1, ddp=ddp,
+                                overlap="interleaved")
+            for step in range(5):
+                fill_gradients(arrays, step, group.rank)
+                with ddp.backward():
+                    for name in reversed(model.names):
+                        ddp.mark_ready(name)
+            czero_.close()
+            return {name: value for name, (value, _) in arrays.items()}
+        for values in czero.launch(body, 2):
+            self.same(values, train_alone()[0])
+
+    def test_uneven_inputs(self):
+        class Counting(czero.Joinable):
+            shadows, ended = 0, None
+
+            def __init__(self, group):
+                self.group = group
+
+            def run(self):
+                self.notify()
+                self.group.barrier()
+
+            def shadow(self):
+                self.shadows += 1
+                self.group.barrier()
+
+            def finish(self, is_last):
+                self.ended = is_last
+
+        def body(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "sgd", lr=0.1)
+            own = Counting(group)
+            with czero.Join(group, [own, zero]):
+                for _ in range(2 + group.rank):
+                    own.run()
+                    fill_gradients(arrays, 0, 0)
+                    zero.step()
+            return own.shadows, own.ended, arrays["w"][0]
+        found = czero.launch(body, 3)
+        self.assertEqual([one[:2] for one in found], [(2, False), (1, False), (0, True)])
+        self.same(found[0][2], found[2][2])
+
+    def test_schedulers_set_the_rates_of_pytorch(self):
+        model, arrays = make_model()
+        optim = czero.Optim(model, "sgd", lr=1.0)
+        both = czero.sched.SequentialLR([czero.sched.LinearLR(optim, 0.5, 1.0, 2),
+                                         czero.sched.StepLR(optim, 2, 0.1)], [2])
+        rates = []
+        for _ in range(6):
+            rates.append(optim.param_groups[0]["lr"])
+            fill_gradients(arrays, 0, 0)
+            optim.step()
+            both.step()
+        for ours, wanted in zip(rates, [0.5, 0.75, 1.0, 1.0, 0.1, 0.1]):
+            self.assertAlmostEqual(ours, wanted, places=15)
+        own = czero.sched.LambdaLR(optim, lambda epoch: 1 / (1 + epoch))
+        own.step()
+        with self.assertRaises(ZeroDivisionError):
+            czero.sched.LambdaLR(optim, lambda epoch: 1 / 0)
+
+    def test_closure_options_and_groups(self):
+        model, arrays = make_model()
+        optim = czero.Optim(model, "sgd", groups=[{"params": ["w"], "lr": 0.5},
+                                                  {"params": "b", "lr": 0.25}], lr=9)
+        fill_gradients(arrays, 0, 0)
+
+        def closure():
+            return 1.5
+        result = optim.step(closure, norm=True)
+        norm = math.sqrt(sum(float((arrays[name][1].astype(np.float64) ** 2).sum())
+                             for name in ("w", "b")))
+        self.assertEqual(result.loss, 1.5)
+        self.assertAlmostEqual(result.norm, norm, places=5)
+        self.assertEqual([dict(group)["lr"] for group in optim.param_groups], [0.5, 0.25])
+        optim.param_groups[0]["initial_lr"] = 3.0
+        self.assertEqual(optim.param_groups[0]["initial_lr"], 3.0)
+        self.assertEqual(optim.param_groups[1].params, [3])
+        arrays["w"][1][0] = np.nan
+        self.assertTrue(optim.step(skip_nonfinite=True).skipped)
+
+    def test_checkpoints_and_archives(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder, "checkpoints")
+
+            def save(group):
+                model, arrays = make_model()
+                zero = czero.Zero(group, model, "adamw", lr=0.05, weight_decay=0.1)
+                checkpoint = czero.Checkpoint(group, place, zero=zero)
+                self.assertIsNone(checkpoint.load(missing_ok=True))
+                for step in range(3):
+                    fill_gradients(arrays, step, group.rank)
+                    zero.step()
+                checkpoint.save(3, common={"epoch": 7, "names": ["a"], "x": np.arange(3.0)},
+                                own={"rank": group.rank})
+                checkpoint.export(pathlib.Path(folder, "all.safetensors"), 3)
+                return zero.fingerprint()
+
+            def load(group):
+                model, arrays = make_model()
+                for value, _ in arrays.values():
+                    value[...] = 0
+                zero = czero.Zero(group, model, "adamw", lr=1.0)
+                loaded = czero.Checkpoint(group, place, zero=zero).load()
+                self.assertEqual((loaded.step, loaded.world_size), (3, 2))
+                self.assertEqual(loaded.common["epoch"], 7)
+                self.assertEqual(loaded.common["x"].tolist(), [0, 1, 2])
+                self.assertEqual(loaded.own, {"rank": group.rank} if group.rank < 2 else None)
+                for step in range(3, 5):
+                    fill_gradients(arrays, step, group.rank)
+                    zero.step()
+                return {name: value for name, (value, _) in arrays.items()}
+            prints = set(czero.launch(save, 2))
+            for values in czero.launch(load, 3):
+                self.same(values, train_alone()[0])
+            with czero.Archive(place) as archive:
+                self.assertEqual(list(archive), list(SHAPES))
+                self.assertEqual({archive.fingerprint()}, prints)
+                self.assertEqual(archive.slots("w"), ["exp_avg", "exp_avg_sq"])
+                self.same(archive.read("w", begin=3, end=9), archive["w"].ravel()[3:9])
+                self.assertEqual(archive.verify()["problems"], 0)
+                self.assertEqual(archive.read_dict(1), {"rank": 1})
+                with self.assertRaises(KeyError):
+                    archive["none"]
+                wanted = archive["w"]
+            with czero.Archive(pathlib.Path(folder, "all.safetensors")) as archive:
+                self.same(archive["w"], wanted)
+            with self.assertRaises(czero.ArgumentError):
+                czero.Archive(pathlib.Path(folder, "nothing"))
+
+    def test_plans_are_what_is_measured(self):
+        def body(group):
+            return czero.Zero(group, make_model()[0], "adamw").state_bytes
+        measured = czero.launch(body, 3)
+        planned = [rank["state_bytes"] for rank in czero.plan(make_model()[0], 3)]
+        for plan, rank in zip(planned, measured):
+            self.assertTrue(rank <= plan < rank + 2 * 64)  # slots begin at cache lines
+        sizes = {name: ("f32", shape) for name, shape in SHAPES.items()}
+        self.assertEqual([rank["state_bytes"] for rank in czero.plan(sizes, 3)], planned)
+
+
+class Groups(Bits):
+    def test_every_collective(self):
+        def body(group):
+            size, rank = group.size, group.rank
+            one = np.full(3, rank + 1.0)
+            group.all_reduce(one)
+            self.assertEqual(one.tolist(), [size * (size + 1) / 2] * 3)
+            one = np.array([rank], np.int64)
+            group.broadcast(one, size - 1)
+            self.assertEqual(one.tolist(), [size - 1])
+            out = np.zeros(size, np.int32)
+            group.all_gather(np.array([rank], np.int32), out)
+            self.assertEqual(out.tolist(), list(range(size)))
+            piece = np.zeros(2, np.float32)
+            group.reduce_scatter(np.arange(2 * size, dtype=np.float32), piece)
+            self.assertEqual(piece.tolist(), [size * 2 * rank, size * (2 * rank + 1)])
+            swapped = np.zeros(size, np.uint8)
+            group.all_to_all(np.full(size, rank, np.uint8), swapped)
+            self.assertEqual(swapped.tolist(), list(range(size)))
+            gathered = np.zeros(size) if rank == 0 else None
+            group.gather(np.array([float(rank)]), gathered)
+            back = np.zeros(1)
+            group.scatter(gathered, back)
+            self.assertEqual(back[0], rank)
+            total = np.zeros(1) if rank == 0 else None
+            group.reduce(np.ones(1), total, "sum", 0)
+            self.assertEqual(rank or total[0], rank or size)
+            self.assertEqual(group.broadcast_bytes(b"abc" if rank == 0 else b""), b"abc")
+            work = group.all_reduce(one, wait=False)
+            work.wait()
+            self.assertTrue(work.done())
+            half = group.split(rank % 2)
+            self.assertEqual(half.size, (size + 1 - rank % 2) // 2)
+            first = group.subset([0])
+            self.assertEqual(first is not None, rank == 0)
+            group.barrier()
+        for size in WORLDS:
+            czero.launch(body, size)
+
+    def test_arrays_of_every_kind_are_taken_in_place(self):
+        group = czero.Group.self_()
+        for values in (array.array("f", [1, 2]), bytearray(b"ab"), memoryview(bytearray(4)),
+                       np.zeros((2, 3), np.float16), np.zeros((), np.int32)):
+            group.broadcast(values)
+        model = czero.Model()
+        values, gradient = array.array("d", [1.0, 2.0]), array.array("d", [1.0, 1.0])
+        model.add("a", values, gradient)
+        czero.Optim(model, "sgd", lr=0.5).step()
+        self.assertEqual(list(values), [0.5, 1.5])
+
+    def test_arrays_that_cannot_be_taken_are_refused_with_a_sentence(self):
+        model = czero.Model()
+        read_only = np.zeros(3)
+        read_only.flags.writeable = False
+        for value, words in ((np.zeros((4, 4)).T, "not contiguous"), (np.zeros(8)[::2], "contig"),
+                             (np.zeros(3, bool), "type"), (np.zeros(3, complex), "type"),
+                             (read_only, "read"), ([1.0], "no array"), (b"abc", "read-only"),
+                             (np.zeros((1,) * 9), "dimensions"), (3.5, "no array")):
+            with self.subTest(words), self.assertRaisesRegex(czero.ArgumentError, words):
+                model.add("x", value)
+        with self.assertRaisesRegex(ValueError, r"gradient of 'x'.*float|f64 of shape \(2,\)"):
+            model.add("x", np.zeros(3), np.zeros(2))
+        self.assertEqual(len(model), 0)
+        model.add("x", np.zeros((2, 1, 3))[:, :, :])  # a dimension of 1 has no gaps
+
+    def test_a_rank_that_fails_comes_out_and_the_others_return(self):
+        class Own(Exception):
+            pass
+
+        heard = []
+
+        def body(group):
+            if group.rank == 1:
+                raise Own("here")
+            try:
+                group.barrier()
+            except czero.PeerError as error:
+                heard.append(str(error))
+                raise
+        with self.assertRaisesRegex(Own, "here"):
+            czero.launch(body, 3)
+        self.assertEqual(len(heard), 2)
+        self.assertTrue(all("rank 1" in one for one in heard), heard)
+
+    def test_an_exception_in_a_closure_comes_out_and_others_get_its_text(self):
+        def body(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "sgd", lr=0.1)
+            before = arrays["w"][0].copy()
+
+            def closure():
+                if group.rank == 1:
+                    raise LookupError("no data")
+            try:
+                zero.step(closure)
+            except (LookupError, czero.Error) as error:
+                self.same(arrays["w"][0], before)
+                fill_gradients(arrays, 0, 0)
+                zero.step()  # the group lives on
+                return error
+        for rank, error in enumerate(czero.launch(body, 3)):
+            self.assertIsInstance(error, LookupError if rank == 1 else czero.Error)
+            self.assertIn("no data", str(error))
+
+    def test_an_exception_in_a_hook_comes_out(self):
+        def body(group):
+            model, arrays = make_model()
+            ddp = czero.DDP(group, model)
+
+            def hook(bucket):
+                if group.rank == 0:
+                    raise ValueError("bad bucket")
+                bucket.all_reduce()
+            ddp.register_hook(hook)
+            try:
+                with ddp.backward():
+                    for name in model.names:
+                        ddp.mark_ready(name)
+            except Exception as error:
+                return error
+        mine, other = czero.launch(body, 2)
+        self.assertIs(type(mine), ValueError)
+        self.assertIn("bad bucket", str(other))
+        self.assertIsInstance(other, czero.Error)
+
+    def test_errors_have_the_builtin_type_that_fits(self):
+        model, _ = make_model()
+        with self.assertRaisesRegex(ValueError, "rate") as caught:
+            czero.Optim(model, "adamw", rate=3)
+        self.assertEqual(caught.exception.status, "CZ_ERR_ARGUMENT")
+        with self.assertRaisesRegex(ValueError, "there is no rule 'adan'"):
+            czero.Optim(model, "adan")
+        with self.assertRaisesRegex(RuntimeError, "none of 1 trainable parameters has a gradient"):
+            empty = czero.Model({"a": np.zeros(2, np.float32)})
+            czero.Optim(empty, "sgd", lr=1).step()
+        with self.assertRaisesRegex(ValueError, "partition is one of elements"):
+            czero.Zero(czero.Group.self_(), model, partition="halves")
+        with self.assertRaises(KeyError):
+            model.set_requires_grad("none", True)
+        pair = czero.Optim(model, "sgd", lr=1.0), make_model()[0]
+        schedule = czero.sched.StepLR(pair[0], 1)
+        pair[0].close()
+        with self.assertRaisesRegex(RuntimeError, "Optim is closed"):
+            schedule.step()
+        closed = czero.Optim(pair[1], "sgd", lr=1)
+        pair[1].close()
+        with self.assertRaisesRegex(RuntimeError, "Model is closed"):
+            closed.step()
+        closed = czero.Optim(model, "sgd", lr=1)
+        closed.close()
+        closed.close()
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            closed.step()
+
+        def differ(group):
+            with self.assertRaises(czero.MismatchError):
+                czero.Zero(group, make_model()[0], "sgd", lr=0.1 + group.rank)
+        czero.launch(differ, 2)
+
+    def test_a_late_rank_is_a_timeout(self):
+        def body(group):
+            if group.rank == 0:
+                with self.assertRaises(TimeoutError):
+                    group.barrier()
+            else:
+                time.sleep(1.5)
+        czero.launch(body, 2, timeout=0.3)
+
+
+def exchange_by_files(folder, rank, size):
+    """What Group.connect() wants, by files in a folder."""
+    calls = iter(range(1000))
+
+    def exchange(data):
+        call = next(calls)
+        pathlib.Path(folder, f".{rank}").write_bytes(data)
+        pathlib.Path(folder, f".{rank}").rename(pathlib.Path(folder, f"{call}-{rank}"))
+        found = []
+        for other in range(size):
+            while not (path := pathlib.Path(folder, f"{call}-{other}")).exists():
+                time.sleep(0.001)
+            found.append(path.read_bytes())
+        return found
+    return exchange
+
+
+def of_processes(folder, rank, size, results, apart):
+    if apart:  # as on a machine of its own
+        _mesh._machine = lambda: f"machine {rank}"
+    group = czero.Group.connect(rank, size, exchange_by_files(folder, rank, size), 60)
+    values, state = train(group)
+    big = np.full(2_000_000, rank + 1.0)
+    group.all_reduce(big)
+    half = group.split(rank % 2, -rank)  # messages alone
+    long = np.full(300_000, rank, np.float32)
+    half.broadcast(long, 0)
+    try:
+        if rank == 1:
+            os._exit(5)
+        group.barrier()
+    except czero.PeerError as error:
+        results.put((rank, values["w"].tobytes(), float(big[-1]), float(long[-1]), str(error)))
+
+
+class Processes(Bits):
+    def test_processes_that_find_each_other(self):
+        self.run_them(False)
+
+    def test_processes_of_several_machines(self):
+        self.run_them(True)
+
+    def run_them(self, apart):
+        context, size = multiprocessing.get_context("spawn"), 3
+        results = context.Queue()
+        with tempfile.TemporaryDirectory() as folder:
+            processes = [context.Process(target=of_processes, args=(folder, rank, size, results,
+                                                                   apart))
+                         for rank in range(size)]
+            for process in processes:
+                process.start()
+            found = sorted(results.get(timeout=100) for _ in range(2))
+            for process in processes:
+                process.join(60)
+        self.assertEqual([process.exitcode for process in processes], [0, 5, 0])
+        wanted = train_alone()[0]["w"].tobytes()
+        self.assertEqual([one[:4] for one in found], [(0, wanted, 6.0, 2.0), (2, wanted, 6.0, 2.0)])
+        for one in found:
+            self.assertIn("rank 1 left: its process has ended", one[4])
+
+
+class Life(unittest.TestCase):
+    def test_python_runs_while_a_rank_waits(self):
+        """With the interpreter's lock held in the barrier this would wait for ever."""
+        arrived = threading.Event()
+
+        def body(group):
+            if group.rank == 1:
+                arrived.wait(60)
+            else:
+                threading.Timer(0.05, arrived.set).start()
+            group.barrier()
+        czero.launch(body, 2)
+
+    def test_objects_keep_alive_what_they_need_and_nothing_leaks(self):
+        gc.collect()
+
+        def body(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "adamw")
+            gradient = weakref.ref(arrays["w"][1])
+            fill_gradients(arrays, 0, 0)
+            del model, arrays
+            gc.collect()
+            self.assertIsNotNone(gradient())
+            zero.step()
+            del zero
+            self.assertIsNone(gradient())
+        for _ in range(20):
+            czero.launch(body, 2)
+        kinds = range(len(c.ENUMS["cz_memory_kind"]))
+        before = [lib.cz_memory_bytes(kind) for kind in kinds]
+        objects = len(gc.get_objects())
+        for _ in range(200):
+            czero.launch(body, 2)
+        gc.collect()
+        self.assertEqual([lib.cz_memory_bytes(kind) for kind in kinds], before)
+        self.assertLess(len(gc.get_objects()) - objects, 100)
+
+    def test_what_was_made_on_a_group_ends_with_it_in_whatever_order(self):
+        kept = []
+
+        def body(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "adamw")
+            work = group.barrier(wait=False)
+            work.wait()
+            kept.append((zero, work))
+            if group.rank == 0:
+                raise LookupError  # whose traceback keeps all of these
+        with self.assertRaises(LookupError) as caught:
+            czero.launch(body, 2)
+        for zero, work in kept:
+            with self.assertRaisesRegex(RuntimeError, "closed"):
+                zero.step()
+            work.close()
+        del kept[:], caught
+        group = czero.Group.self_()
+        model, arrays = make_model()
+        zero = czero.Zero(group, model, "adamw")
+        zero.itself, group.zero = zero, zero
+        del group, zero, model
+        gc.collect()
+
+    def script(self, code, **options):
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              timeout=120, **options)
+
+    def test_a_child_of_fork_may_end_and_begin_anew(self):
+        code = """
+import os, numpy as np, czero
+group = czero.Group.threads(2)[0]
+model = czero.Model({"a": (np.ones(3), np.ones(3))})
+optim = czero.Optim(model, "sgd", lr=1.0)
+child = os.fork()
+if child == 0:
+    try:
+        group.barrier()
+    except czero.StateError:
+        pass
+    total = czero.launch(lambda g: g.size, 2)
+    os._exit(0 if total == [2, 2] else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        done = self.script(code)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_workers_of_multiprocessing_by_fork_and_spawn(self):
+        code = """
+import multiprocessing, czero, numpy as np
+def work(x):
+    return czero.launch(lambda group: group.size + x, 2)
+if __name__ == "__main__":
+    group = czero.Group.self_()
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            assert pool.map(work, [1, 2]) == [[3, 3], [4, 4]]
+    group.barrier()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "main.py")
+            path.write_text(code)
+            done = subprocess.run([sys.executable, path], capture_output=True, text=True,
+                                  timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_interpreter_ends_whatever_is_open(self):
+        done = self.script("""
+import numpy as np, czero, sys
+groups = czero.Group.threads(2)
+model = czero.Model({"a": (np.ones(3), np.ones(3))})
+optim = czero.Optim(model, "sgd", lr=1.0)
+work = groups[0].barrier(wait=False)
+sched = czero.sched.LambdaLR(optim, lambda t: 1.0)
+model.me = optim.me = sched.me = model      # a cycle that only the end finds
+sys.modules["kept"] = (groups, optim)
+""")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_ctrl_c_ends_all_ranks(self):
+        code = """
+import czero, sys, time
+def body(group):
+    if group.rank == 0:
+        print("ready", flush=True)
+    group.barrier()
+    while True:
+        time.sleep(0.01)
+try:
+    czero.launch(body, 2)
+except KeyboardInterrupt:
+    sys.exit(17)
+"""
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(60), 17)
+        process.stdout.close()
+
+    @unittest.skipUnless(os.environ.get("CZERO_TOOL"), "without the tool")
+    def test_the_command(self):
+        done = subprocess.run([sys.executable, "-m", "czero", "--version"], capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(czero.__version__, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
