@@ -15,7 +15,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi demo-parts test-nightly kill-test failures sanitize coverage valgrind fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
+.PHONY: build help test demo demo-mpi demo-parts test-nightly kill-test failures sanitize coverage valgrind fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost bench-torch test-torch2 abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -55,6 +55,7 @@ test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja bu
 	@ctest --preset mpich
 	@cmake --build --preset nightly
 	@ctest --preset nightly
+	@$(MAKE) test-torch2
 	@$(MAKE) lint
 
 kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=1000), and look at what is left
@@ -107,6 +108,14 @@ bench-compare: ## the last make bench beside that of the newest release: what go
 bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch, by Open MPI and by czero, in turns
 	@cmake --build --preset release
 	@MPIRUN="env $(MPIRUN)" sh scripts/bench-peers.sh build/release build/bench $(PARTS)
+
+bench-torch: setup-torch build/release/build.ninja ## a training with PyTorch's ZeRO, and with one import changed: losses and time
+	@cmake --build --preset release --target czero
+	@sh scripts/bench-torch.sh build/release build/bench $(ROUNDS)
+
+test-torch2: setup-torch build/release/build.ninja ## the Python tests with the newest PyTorch, which pip puts into build/torch2
+	@cmake --build --preset release --target czero czero_tool
+	@sh tests/python/torch2.sh build/release build/torch2
 
 bench-overlap: setup-bench build/release/build.ninja ## how much communication a backward pass hides, on a 1 Gbit/s link
 	@cmake --build --preset release
