@@ -22,8 +22,8 @@ static const struct {
 } nets[NETS] = {{465, 4}, {1000, 2}, {10000, 6}, {100000, 8}, {1000000, 10}, {10000000, 12}};
 
 typedef enum side { EACH, WHOLE, ALL_REDUCE, ZERO, DDP, DDP_STEP, SIDES } side;
-static const char *const side_names[SIDES] = {"by hand", "one MPI_Allreduce", "all_reduce",
-                                              "zero_step", "ddp, zero_step", "ddp with step"};
+static const char *const side_names[SIDES] = {"by hand",   "one MPI_Allreduce", "all_reduce",
+                                              "zero_step", "ddp, zero_step",    "ddp with step"};
 
 typedef struct bench {
     cz_group *group;

@@ -331,8 +331,8 @@ static cz_status step_in_finish(cz_zero *zero, cz_status pass)
 {
     zero->stepped = false;
     const cz_status closure = cz__step_run_closure(step_options(zero), &zero->outcome);
-    CZ_TRY(make_step(zero, step_options(zero), NULL, pass == CZ_OK ? closure : pass,
-                     &zero->outcome));
+    CZ_TRY(
+        make_step(zero, step_options(zero), NULL, pass == CZ_OK ? closure : pass, &zero->outcome));
     zero->stepped = zero->has_stepped = true;
     return CZ_OK;
 }

@@ -51,6 +51,7 @@ static cz_status step(cz_group *group, stepping *s, cz_work **work)
     const cz__tiled_step step = {
         .gradients = {.map = s->map, .data = s->data, .include = include, .dtype = CZ_F32},
         .reduces = true,
+        .reduction = CZ_AVERAGE,
         .values = s->to,
         .update = update,
         .context = s};

@@ -84,6 +84,7 @@ CZ_PARTITION_BUCKETS = 3
 CZ_PARTITION_BUCKET_PIECES = 4
 CZ_GRADIENTS_LOCAL = 0
 CZ_GRADIENTS_REDUCED = 1
+CZ_GRADIENTS_SUM = 2
 CZ_OVERLAP_NONE = 0
 CZ_OVERLAP_INTERLEAVED = 1
 CZ_OVERLAP_STEP = 2
@@ -194,6 +195,7 @@ ENUMS = {
     "cz_gradients": {
         "CZ_GRADIENTS_LOCAL": 0,
         "CZ_GRADIENTS_REDUCED": 1,
+        "CZ_GRADIENTS_SUM": 2,
     },
     "cz_overlap": {
         "CZ_OVERLAP_NONE": 0,
@@ -269,6 +271,15 @@ class cz_tensor(Struct):
         ("dimensions", c_int),
         ("shape", c_int64 * 8),
         ("device", POINTER(cz_device)),
+    ]
+
+
+class cz_view(Struct):
+    _fields_ = [
+        ("name", c_char_p),
+        ("layers", c_int64),
+        ("dimensions", c_int),
+        ("shape", c_int64 * 8),
     ]
 
 
@@ -1211,6 +1222,9 @@ FUNCTIONS = {
     "cz_group_destroy": (None, [POINTER(c_void_p)]),
     "cz_group_get_info": (c_int, [c_void_p, POINTER(cz_group_info)]),
     "cz_group_global_rank": (c_int, [c_void_p, c_int]),
+    "cz_group_local_cores": (c_int, [c_void_p, POINTER(c_int)]),
+    "cz_group_local_rank": (c_int, [c_void_p]),
+    "cz_group_local_size": (c_int, [c_void_p]),
     "cz_group_rank": (c_int, [c_void_p]),
     "cz_group_size": (c_int, [c_void_p]),
     "cz_group_split": (c_int, [c_void_p, c_int, c_int, POINTER(c_void_p)]),
@@ -1245,6 +1259,8 @@ FUNCTIONS = {
     "cz_model_add_flat": (c_int, [c_void_p, c_void_p, c_void_p, c_int, c_int64, POINTER(c_char_p),
             POINTER(c_int64)]),
     "cz_model_add_tensor": (c_int, [c_void_p, c_char_p, POINTER(cz_tensor), POINTER(cz_tensor)]),
+    "cz_model_add_views": (c_int, [c_void_p, c_void_p, c_void_p, c_int, POINTER(cz_view),
+            c_int64]),
     "cz_model_check_replicas": (c_int, [c_void_p, c_void_p, POINTER(cz_replicas_options)]),
     "cz_model_create": (c_int, [POINTER(c_void_p)]),
     "cz_model_destroy": (None, [POINTER(c_void_p)]),
@@ -1253,6 +1269,7 @@ FUNCTIONS = {
     "cz_model_get_info": (c_int, [c_void_p, POINTER(cz_model_info)]),
     "cz_model_get_param": (c_int, [c_void_p, c_int64, POINTER(cz_model_param)]),
     "cz_model_set_gradient": (c_int, [c_void_p, c_int64, c_void_p]),
+    "cz_model_set_gradients_flat": (c_int, [c_void_p, c_int64, c_void_p]),
     "cz_model_set_requires_grad": (c_int, [c_void_p, c_int64, c_bool]),
     "cz_model_zero_grad": (c_int, [c_void_p]),
     "cz_object_free": (None, [c_void_p]),
@@ -1430,6 +1447,7 @@ FUNCTIONS = {
     "cz_zero_reshard": (c_int, [c_void_p, c_int, POINTER(c_int), c_int64]),
     "cz_zero_set_overlap": (c_int, [c_void_p, c_int]),
     "cz_zero_set_step_options": (c_int, [c_void_p, POINTER(cz_step_options)]),
+    "cz_zero_set_weight": (c_int, [c_void_p, c_double]),
     "cz_zero_shard_map": (c_void_p, [c_void_p]),
     "cz_zero_state_dict": (c_int, [c_void_p, POINTER(c_void_p)]),
     "cz_zero_step": (c_int, [c_void_p, POINTER(cz_step_options), POINTER(cz_step_result)]),

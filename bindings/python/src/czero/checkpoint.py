@@ -51,8 +51,8 @@ class Checkpoint(Handle):
         if model is None and optim is not None:
             model = optim.model
         options = c.cz_checkpoint_options(
-            model=None if model is None else model._ptr, zero=zero and zero._ptr, optim=optim and optim._ptr,
-            keep=keep)
+            model=None if model is None else model._ptr, zero=zero and zero._ptr,
+            optim=optim and optim._ptr, keep=keep)
         handle = ctypes.c_void_p()
         call(lib.cz_checkpoint_create(ctypes.byref(handle), group._ptr, os.fsencode(folder),
                                       options))
