@@ -256,17 +256,26 @@ static cz_status add_state(const making *m, cz_state_dict *state)
     return CZ_OK;
 }
 
+/* A group of a file that names a parameter twice has more members than there are parameters, and
+ * `list` no room for them. */
 static cz_status list_members(const making *m, const cz_state_dict *group, const char **list,
                               int64_t *count)
 {
     const view *v = m->v;
     const char *const *names;
+    const int64_t most = m->input->index.param_count;
     int64_t members;
     CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &members));
     for (int64_t k = 0; k < members; k++) {
         const int64_t old = cz__index_find(&v->original->index, names[k]);
-        for (int64_t i = find_first(v, old); i < v->count && v->places[i].stored == old; i++)
+        for (int64_t i = find_first(v, old); i < v->count && v->places[i].stored == old; i++) {
+            if (*count == most)
+                return cz_fail(CZ_ERR_FORMAT,
+                               "a parameter group has more members than there are "
+                               "parameters: the last one, '%s', or another is in it twice",
+                               cz__show(names[k]).text);
             list[(*count)++] = v->places[i].name;
+        }
     }
     return CZ_OK;
 }
@@ -330,6 +339,12 @@ static cz_status make_optimizer(making *m)
 
 /* ---- made: what other programs wrote beside ---- */
 
+static bool is_split(const view *v, int64_t stored)
+{
+    const int64_t first = find_first(v, stored);
+    return first + 1 < v->count && v->places[first + 1].stored == stored;
+}
+
 /* The second name of a tensor, and the one that it stands for, are renamed as tensors are. */
 static cz_status add_metadata(making *m, json_t *to, const char *key, json_t *value)
 {
@@ -337,8 +352,15 @@ static cz_status add_metadata(making *m, json_t *to, const char *key, json_t *va
     const char *text = json_string_value(value);
     if (!text || cz__index_find(from, key) >= 0 || cz__index_find(from, text) < 0)
         return cz__json_set(to, key, json_incref(value));
+    if (is_split(m->v, cz__index_find(from, text)))
+        return cz_fail(CZ_ERR_ARGUMENT,
+                       "'%s' would be split, and '%s' is another name of all of it",
+                       cz__show(text).text, cz__show(key).text);
     CZ_TRY(convert_rules_rename(m->rules, text, &m->name));
     CZ_TRY(convert_rules_rename(m->rules, key, &m->renamed));
+    if (json_object_get(to, cz__text_get(&m->renamed)))
+        return cz_fail(CZ_ERR_ARGUMENT, "two tied names would be called '%s'",
+                       cz__show(cz__text_get(&m->renamed)).text);
     return cz__json_set(to, cz__text_get(&m->renamed), json_string(cz__text_get(&m->name)));
 }
 

@@ -70,11 +70,16 @@ static size_t stream_bytes(const cz__region *region, int stream)
 bool cz__small_fits(const cz_work *work, size_t room)
 {
     const cz__operation *operation = &work->operation;
+    if (operation->longest == 0 || (!operation->reduces && !gathers(work)))
+        return false;
+    if (is_one_piece(work))
+        return bytes_of_piece(work) <= room;
+    if (gathers(work))
+        return operation->longest <= room;
     const size_t size = (size_t)work->group->size;
     const size_t gaps = 64 * size * (size_t)cz__region_most_terms(&operation->source);
-    const size_t streams = operation->source.kind == CZ__REGION_MAPPED || gathers(work) ? 1 : size;
-    return operation->longest > 0 && (operation->reduces || gathers(work)) && room > gaps &&
-           operation->longest <= (room - gaps) / streams;
+    const size_t streams = operation->source.kind == CZ__REGION_MAPPED ? 1 : size;
+    return room > gaps && operation->longest <= (room - gaps) / streams;
 }
 
 static void count_reduced(const cz_work *work, int stream, size_t bytes)
