@@ -5,7 +5,7 @@ module czero_sched
     use, intrinsic :: iso_c_binding
     use, intrinsic :: iso_fortran_env, only: real64
     use czero_group, only: cz_group
-    use czero_optim, only: cz_optim
+    use czero_optim, only: cz_optim, cz_optim_get_info
     use czero_state, only: cz_state_dict
     use czero_support
     implicit none
@@ -406,6 +406,7 @@ contains
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(sched_one_cycle_options) :: options
+        integer(c_int) :: code
         options%size = c_sizeof(options)
         if (present(first_epoch)) options%first_epoch = first_epoch
         if (present(pct_start)) options%pct_start = pct_start
@@ -417,8 +418,10 @@ contains
         options%linear = to_flag(linear)
         options%three_phase = to_flag(three_phase)
         options%fixed_momentum = to_flag(fixed_momentum)
-        call finish(c_one_cycle(sched%handle, optim%handle, max_lr, int(total_steps, c_int64_t), &
-            options), status, message)
+        code = one_for_each_group(optim, 'one_cycle scheduler: max_lrs', max_lrs)
+        if (code == 0) code = c_one_cycle(sched%handle, optim%handle, max_lr, &
+            int(total_steps, c_int64_t), options)
+        call finish(code, status, message)
     end subroutine
 
     ! Up from base_lr to max_lr and down again, for ever. `mode`: CZ_SCHED_TRIANGULAR, which is the
@@ -438,6 +441,7 @@ contains
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(sched_cyclic_options) :: options
+        integer(c_int) :: code
         options%size = c_sizeof(options)
         if (present(first_epoch)) options%first_epoch = first_epoch
         if (present(step_size_up)) options%step_size_up = step_size_up
@@ -449,7 +453,10 @@ contains
         if (present(max_lrs)) options%max_lrs = c_loc(max_lrs)
         if (present(mode)) options%mode = mode
         options%fixed_momentum = to_flag(fixed_momentum)
-        call finish(c_cyclic(sched%handle, optim%handle, base_lr, max_lr, options), status, message)
+        code = one_for_each_group(optim, 'cyclic scheduler: base_lrs', base_lrs)
+        if (code == 0) code = one_for_each_group(optim, 'cyclic scheduler: max_lrs', max_lrs)
+        if (code == 0) code = c_cyclic(sched%handle, optim%handle, base_lr, max_lr, options)
+        call finish(code, status, message)
     end subroutine
 
     ! Told of a metric by cz_sched_step_metric(). With a group its ranks agree on one.
@@ -469,6 +476,7 @@ contains
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(sched_plateau_options) :: options
+        integer(c_int) :: code
         options%size = c_sizeof(options)
         if (present(factor)) options%factor = factor
         if (present(patience)) options%patience = patience
@@ -481,8 +489,25 @@ contains
         options%absolute = to_flag(absolute)
         if (present(group)) options%group = group%handle
         if (present(agree)) options%agree = agree
-        call finish(c_plateau(sched%handle, optim%handle, options), status, message)
+        code = one_for_each_group(optim, 'plateau scheduler: min_lrs', min_lrs)
+        if (code == 0) code = c_plateau(sched%handle, optim%handle, options)
+        call finish(code, status, message)
     end subroutine
+
+    ! C takes it on trust that a list has an entry for each parameter group.
+    integer(c_int) function one_for_each_group(optim, what, list) result(code)
+        type(cz_optim), intent(in) :: optim
+        character(*), intent(in) :: what
+        real(real64), intent(in), optional :: list(:)
+        character(80) :: numbers
+        integer :: groups
+        code = 0
+        if (.not. present(list)) return
+        call cz_optim_get_info(optim, group_count=groups, status=code)
+        if (code /= 0 .or. size(list) == groups) return
+        write (numbers, '(i0,a,i0)') size(list), ' entries, there are ', groups
+        code = refuse(what//' has '//trim(numbers)//' parameter groups')
+    end function
 
     ! One after the other: members(i) from epoch milestones(i - 1) on. On success they belong to the
     ! new one, and the entries are empty.

@@ -28,6 +28,7 @@ program test_sched
         call sets_the_same(kinds(k))
     end do
     call goes_on_from_a_dictionary()
+    call lists_have_an_entry_for_each_group()
     call ended()
 
 contains
@@ -154,5 +155,44 @@ contains
         call cz_zero_destroy(zero)
         call cz_model_destroy(model)
         call cz_group_destroy(group)
+    end subroutine
+
+    subroutine lists_have_an_entry_for_each_group()
+        character(*), parameter :: wrong(2) = [' 1 entries, there are 2 parameter groups', &
+            ' 3 entries, there are 2 parameter groups']
+        real(real64), target :: w, v
+        real(real64), parameter :: rates(3) = [0.1d0, 0.2d0, 0.3d0]
+        type(cz_model) :: model
+        type(cz_optim) :: optim
+        type(cz_sched) :: sched
+        character(200) :: why
+        integer :: i, n, status
+        call cz_model_create(model)
+        call cz_model_add(model, 'w', w)
+        call cz_model_add(model, 'v', v)
+        call cz_optim_create(optim, model, 'adam', groups=[cz_param_group([0]), &
+            cz_param_group([1])])
+        do i = 1, 2
+            n = 2 * i - 1
+            call cz_sched_create_one_cycle(sched, optim, 0.5d0, 10, max_lrs=rates(:n), &
+                status=status, message=why)
+            call expect(status, CZ_ERR_ARGUMENT, why, 'one_cycle scheduler: max_lrs has'//wrong(i))
+            call cz_sched_create_cyclic(sched, optim, 0.1d0, 0.5d0, base_lrs=rates(:n), &
+                status=status, message=why)
+            call expect(status, CZ_ERR_ARGUMENT, why, 'cyclic scheduler: base_lrs has'//wrong(i))
+            call cz_sched_create_cyclic(sched, optim, 0.1d0, 0.5d0, max_lrs=rates(:n), &
+                status=status, message=why)
+            call expect(status, CZ_ERR_ARGUMENT, why, 'cyclic scheduler: max_lrs has'//wrong(i))
+            call cz_sched_create_plateau(sched, optim, min_lrs=rates(:n), status=status, &
+                message=why)
+            call expect(status, CZ_ERR_ARGUMENT, why, 'plateau scheduler: min_lrs has'//wrong(i))
+        end do
+        call cz_sched_create_one_cycle(sched, optim, 0.5d0, 10, max_lrs=rates(:2), &
+            div_factor=10d0)
+        call check(abs(cz_sched_last_lr(sched, 0) - 0.01d0) < 1d-12 .and. &
+            abs(cz_sched_last_lr(sched, 1) - 0.02d0) < 1d-12, 'a rate for each group')
+        call cz_sched_destroy(sched)
+        call cz_optim_destroy(optim)
+        call cz_model_destroy(model)
     end subroutine
 end program
