@@ -643,7 +643,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     ~ZeroRedundancyOptimizer() override
     {
         if (ddp_)
-            ddp_->own_->before_pass = nullptr;
+            ddp_->before_pass = nullptr;
     }
 
     /** What a closure throws comes out here, and fails the step on all ranks before anything has
@@ -753,17 +753,18 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     ZeroRedundancyOptimizer(group *over, DistributedDataParallel *ddp, groups parameters,
                             const Options &defaults, const cz_zero_options &options)
         : Optimizer(std::move(parameters), std::make_unique<Options>(defaults)),
-          functions_(detail::rule_functions::of<Options>()), ddp_(ddp), options_(options)
+          functions_(detail::rule_functions::of<Options>()), ddp_(ddp ? ddp->own_.get() : nullptr),
+          options_(options)
     {
         if (options.groups || options.ddp || options.parts ||
             options.parameters_as_bucket_view != 0 || options.overlap != CZ_OVERLAP_NONE)
             throw error(CZ_ERR_UNSUPPORTED,
                         "libtorch: of cz_zero_options groups, ddp, parts, "
                         "parameters_as_bucket_view and overlap are not the program's here");
-        if (ddp) {
-            tensors_ = &ddp->own_->all;
-            options_.ddp = ddp->handle();
-            over_ = ddp->own_->over;
+        if (ddp_) {
+            tensors_ = &ddp_->all;
+            options_.ddp = *ddp_->ddp;
+            over_ = ddp_->over;
         } else {
             own_tensors_ = std::make_unique<detail::tensors>();
             tensors_ = own_tensors_.get();
@@ -771,8 +772,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
         }
         make();
         result_.norm = std::numeric_limits<double>::quiet_NaN();
-        if (ddp) /* all that is trained is in a group then */
-            ddp->own_->before_pass = [this] { take_new_groups(); };
+        if (ddp_) /* all that is trained is in a group then */
+            ddp_->before_pass = [this] { take_new_groups(); };
     }
     static groups one(std::vector<::torch::Tensor> parameters)
     {
@@ -949,7 +950,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
     }
 
     detail::rule_functions functions_;
-    DistributedDataParallel *ddp_;
+    DistributedDataParallel::state *ddp_; /* stays where it is when its object is moved */
     cz_zero_options options_;
     cz_group *over_ = nullptr;
     std::unique_ptr<detail::tensors> own_tensors_;

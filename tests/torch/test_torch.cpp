@@ -962,6 +962,32 @@ static void what_is_wrong_is_said()
     });
 }
 
+static void a_moved_module_keeps_its_optimizer()
+{
+    unsharded one(2, cz_rule_adamw(), {{"lr", 0.01}});
+    for (int step = 0; step < STEPS; step++)
+        one.step([&](int rank) { return backward(loss_of(one.of, step, rank)); });
+    on_ranks(2, [&](czero::group &world) {
+        net own;
+        auto made = std::make_unique<ct::DistributedDataParallel>(world, own);
+        std::optional<ct::DistributedDataParallel> ddp;
+        ct::ZeroRedundancyOptimizer optimizer(*made, own.parameters(),
+                                              torch::optim::AdamWOptions(0.01));
+        const auto train = [&](int step) {
+            optimizer.zero_grad();
+            backward(loss_of(own, step, world.rank()));
+            optimizer.step();
+        };
+        train(0);
+        ddp.emplace(std::move(*made));
+        made.reset();
+        for (int step = 1; step < STEPS; step++)
+            train(step);
+        EXPECT(ddp->handle().get_info().passes == STEPS);
+        EXPECT(same_bits(own.parameters(), one.of.parameters()));
+    });
+}
+
 static void two_modules_and_a_compressing_hook()
 {
     on_ranks(2, [](czero::group &world) {
@@ -1040,6 +1066,7 @@ int main(int argc, char **argv)
          gradients_are_clipped_by_the_norm_of_their_mean},
         {"state_is_saved_and_loaded", state_is_saved_and_loaded},
         {"what_is_wrong_is_said", what_is_wrong_is_said},
+        {"a_moved_module_keeps_its_optimizer", a_moved_module_keeps_its_optimizer},
         {"two_modules_and_a_compressing_hook", two_modules_and_a_compressing_hook},
         {"a_thousand_of_them_leave_nothing", a_thousand_of_them_leave_nothing},
     };
