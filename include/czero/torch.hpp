@@ -29,6 +29,7 @@
 #include <sstream>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -654,7 +655,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
         take_new_groups();
         ::torch::Tensor loss;
         cz_step_options options = fresh<cz_step_options>();
-        options.max_norm = max_norm_;
+        options.max_norm = std::exchange(max_norm_, 0);
         if (!ddp_) {
             options.gradients = addresses_.data();
             options.gradient_count = static_cast<std::int64_t>(addresses_.size());
@@ -668,7 +669,6 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
                 look();
             },
             options);
-        max_norm_ = 0;
         forget_consolidated();
         if (result_.skipped == 0)
             for (const ::torch::Tensor &parameter : tensors_->parameters)
@@ -679,8 +679,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer
 
     /** The next step multiplies gradients by max_norm / (norm + 1e-6) if the norm of all of them,
      *  of their mean over ranks, is above max_norm; norm() has it after the step. With infinity it
-     *  is only measured. Alike on all ranks. libtorch's function of that name sees the gradients of
-     *  one rank. */
+     *  is only measured. A step that fails was the next one, too. Alike on all ranks. libtorch's
+     *  function of that name sees the gradients of one rank. */
     void clip_grad_norm_(double max_norm) noexcept { max_norm_ = max_norm; }
     /** Of the last step for which it was asked, NaN otherwise; the same on all ranks. */
     double norm() const noexcept { return result_.norm; }

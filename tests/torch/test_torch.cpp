@@ -735,8 +735,10 @@ static void gradients_are_clipped_by_the_norm_of_their_mean()
             for (int step = 0; step < STEPS; step++) {
                 optimizer.zero_grad();
                 backward(loss_of(own, step, world.rank()));
-                if (step % 2 == 0)
-                    optimizer.clip_grad_norm_(0.05);
+                optimizer.clip_grad_norm_(0.05);
+                if (step % 2 == 1) /* asked of the step that fails, not of the one after it */
+                    EXPECT_THROW(odd_data, "no image",
+                                 optimizer.step([]() -> Tensor { throw odd_data("no image"); }));
                 optimizer.step();
                 if (step % 2 == 0)
                     EXPECT(optimizer.norm() == norms[static_cast<std::size_t>(step)] &&
