@@ -10,6 +10,7 @@ module czero_group
     public :: cz_group, cz_group_create_self, cz_group_create_world, cz_group_destroy, cz_group_rank
     public :: cz_group_size, cz_group_split, cz_group_sent_bytes, cz_all_reduce, cz_broadcast
     public :: cz_all_gather, cz_reduce_scatter, cz_barrier, cz_progress
+    public :: cz_group_local_rank, cz_group_local_size, cz_group_local_cores
     public :: group_options, make_group_options ! for czero_mpi
 
     integer, parameter, public :: CZ_SUM = 1, CZ_AVERAGE = 2, CZ_MAX = 3, CZ_MIN = 4, &
@@ -80,6 +81,20 @@ module czero_group
         pure integer(c_int) function c_group_size(group) bind(C, name='cz_group_size')
             import
             type(c_ptr), value :: group
+        end function
+        pure integer(c_int) function c_group_local_rank(group) bind(C, name='cz_group_local_rank')
+            import
+            type(c_ptr), value :: group
+        end function
+        pure integer(c_int) function c_group_local_size(group) bind(C, name='cz_group_local_size')
+            import
+            type(c_ptr), value :: group
+        end function
+        integer(c_int) function c_group_local_cores(group, cores) &
+            bind(C, name='cz_group_local_cores')
+            import
+            type(c_ptr), value :: group
+            integer(c_int), intent(inout) :: cores
         end function
         integer(c_int) function c_group_split(group, color, key, out) bind(C, name='cz_group_split')
             import
@@ -189,6 +204,27 @@ contains
         type(cz_group), intent(in) :: group
         cz_group_size = c_group_size(group%handle)
     end function
+
+    ! Among the ranks that are on the same machine.
+    pure integer function cz_group_local_rank(group)
+        type(cz_group), intent(in) :: group
+        cz_group_local_rank = c_group_local_rank(group%handle)
+    end function
+
+    pure integer function cz_group_local_size(group)
+        type(cz_group), intent(in) :: group
+        cz_group_local_size = c_group_local_size(group%handle)
+    end function
+
+    ! How many threads this rank may run, call omp_set_num_threads(cores). Collective.
+    subroutine cz_group_local_cores(group, cores, status, message)
+        type(cz_group), intent(in) :: group
+        integer, intent(out) :: cores
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        cores = 0
+        call finish(c_group_local_cores(group%handle, cores), status, message)
+    end subroutine
 
     subroutine cz_group_split(group, color, key, out, status, message)
         type(cz_group), intent(in) :: group

@@ -18,11 +18,12 @@ module czero_zero
     public :: cz_zero_zero_grad, cz_zero_wait_param, cz_zero_broadcast_parameters
     public :: cz_zero_check_replicas, cz_zero_add_param_group, cz_zero_local_optim, cz_zero_get_info
     public :: cz_zero_consolidate_state_dict, cz_zero_state_dict, cz_zero_load_state_dict
-    public :: cz_zero_fingerprint, cz_zero_joinable
+    public :: cz_zero_fingerprint, cz_zero_joinable, cz_zero_set_weight
 
     integer, parameter, public :: CZ_PARTITION_ELEMENTS = 0, CZ_PARTITION_GREEDY = 1, &
         CZ_PARTITION_GIVEN = 2, CZ_PARTITION_BUCKETS = 3, CZ_PARTITION_BUCKET_PIECES = 4
-    integer, parameter, public :: CZ_GRADIENTS_LOCAL = 0, CZ_GRADIENTS_REDUCED = 1
+    integer, parameter, public :: CZ_GRADIENTS_LOCAL = 0, CZ_GRADIENTS_REDUCED = 1, &
+        CZ_GRADIENTS_SUM = 2
     integer, parameter, public :: CZ_OVERLAP_NONE = 0, CZ_OVERLAP_INTERLEAVED = 1, &
         CZ_OVERLAP_STEP = 2
     integer, parameter, public :: CZ_ALL_RANKS = -1
@@ -85,6 +86,11 @@ module czero_zero
             bind(C, name='cz_zero_set_step_options')
             import
             type(c_ptr), value :: zero, options
+        end function
+        integer(c_int) function c_set_weight(zero, weight) bind(C, name='cz_zero_set_weight')
+            import
+            type(c_ptr), value :: zero
+            real(c_double), value :: weight
         end function
         integer(c_int) function c_zero_grad(zero, to_none) bind(C, name='cz_zero_zero_grad')
             import
@@ -227,6 +233,15 @@ contains
         type(step_options), target :: options
         call finish(c_set_step_options(zero%handle, make_step_options(options, max_norm, &
             skip_nonfinite, norm, allow_no_gradients)), status, message)
+    end subroutine
+
+    ! Of this rank's gradients in the mean that steps make, such as the samples of its batch.
+    subroutine cz_zero_set_weight(zero, weight, status, message)
+        type(cz_zero), intent(in) :: zero
+        real(real64), intent(in) :: weight
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        call finish(c_set_weight(zero%handle, weight), status, message)
     end subroutine
 
     subroutine cz_zero_zero_grad(zero, to_none, status, message)

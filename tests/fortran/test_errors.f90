@@ -73,6 +73,10 @@ program test_errors
     call cz_reduce_scatter(group, i64, i64, CZ_SUM, status, why)
     call refused('reduce_scatter i64')
     call check(cz_group_rank(group) == -1 .and. cz_group_size(group) == 0, 'no rank, no size')
+    call check(cz_group_local_rank(group) == -1 .and. cz_group_local_size(group) == 0, &
+        'none on this machine')
+    call cz_group_local_cores(group, count, status, why)
+    call refused('local_cores')
     call check(cz_group_sent_bytes(group) == -1, 'nothing is sent')
 
     call cz_model_add(model, 'w', w, status=status, message=why)
@@ -130,6 +134,8 @@ program test_errors
     call refused('zero step')
     call cz_zero_set_step_options(zero, 1d0, status=status, message=why)
     call refused('zero set_step_options')
+    call cz_zero_set_weight(zero, 1d0, status, why)
+    call refused('zero set_weight')
     call cz_zero_zero_grad(zero, status=status, message=why)
     call refused('zero zero_grad')
     call cz_zero_wait_param(zero, 0, status, why)

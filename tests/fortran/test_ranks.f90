@@ -33,7 +33,9 @@ program test_ranks
         'a carrier')
     call collectives()
     call sub_groups()
+    call on_one_machine()
     call passes()
+    call steps_that_weigh_and_add_up()
     call in_parts()
     call uneven_inputs()
     call check(cz_group_sent_bytes(group) > 0, 'something was sent')
@@ -138,6 +140,43 @@ contains
             'a communicator''s ranks')
         call cz_group_destroy(small)
         call MPI_Comm_free(pair)
+    end subroutine
+
+    subroutine on_one_machine()
+        integer :: cores
+        call check(cz_group_local_rank(group) == rank .and. cz_group_local_size(group) == ranks, &
+            'all on this machine')
+        call cz_group_local_cores(group, cores)
+        call check(cores >= 1, 'a core for each')
+    end subroutine
+
+    subroutine steps_that_weigh_and_add_up()
+        real(real64), target :: w(3), g(3)
+        type(cz_model) :: model
+        type(cz_zero) :: zero
+        integer :: r
+        call cz_model_create(model)
+        call cz_model_add(model, 'w', w, g)
+        w = 0
+        call cz_zero_create(zero, group, model, 'sgd', [cz_hyper('lr', 1)])
+        call cz_zero_set_weight(zero, -1d0, status, why)
+        call expect(status, CZ_ERR_ARGUMENT, why, 'weight')
+        call cz_zero_set_weight(zero, 2d0 * rank)
+        g = rank + 5
+        call cz_zero_step(zero)
+        call check(all(abs(w + sum([(r * (r + 5d0), r = 0, ranks - 1)]) / &
+            sum([(r, r = 0, ranks - 1)])) < 1d-12), 'a mean by weights, of a step')
+        call cz_zero_destroy(zero)
+        w = 0
+        call cz_zero_create(zero, group, model, 'sgd', [cz_hyper('lr', 1)], &
+            gradients=CZ_GRADIENTS_SUM)
+        call cz_zero_set_weight(zero, 1d0, status, why)
+        call expect(status, CZ_ERR_UNSUPPORTED, why, 'weight')
+        g = rank + 1
+        call cz_zero_step(zero)
+        call check(all(w == -ranks * (ranks + 1) / 2), 'a sum')
+        call cz_zero_destroy(zero)
+        call cz_model_destroy(model)
     end subroutine
 
     subroutine passes()
