@@ -6,8 +6,8 @@ module czero_support
     use, intrinsic :: iso_fortran_env, only: error_unit, int32, int64, real32, real64
     implicit none
     private
-    public :: CZ_F32, CZ_F64, CZ_I32, CZ_I64, cz_tensor, view, finish, refuse, to_c, &
-        to_fortran, to_flag, CZ_ERR_ARGUMENT
+    public :: CZ_F32, CZ_F64, CZ_I32, CZ_I64, CZ_MAX_DIMENSIONS, cz_tensor, view, finish, &
+        refuse, to_c, to_fortran, to_flag, CZ_ERR_ARGUMENT
     public :: text_list, make_text_list, make_view
 
     ! As in czero/status.h, and element types, as in czero/base.h.

@@ -9,7 +9,7 @@ module czero_tensor
     private
     public :: cz_model, cz_model_create, cz_model_destroy, cz_model_add, cz_model_add_flat
     public :: cz_model_add_buffer, cz_model_get_info, cz_model_find, cz_model_set_requires_grad
-    public :: cz_model_set_gradient, cz_model_zero_grad
+    public :: cz_model_set_gradient, cz_model_zero_grad, cz_model_add_views, cz_view
 
     ! `handle`, here and in the other types: the address that procedures in C know the object by.
     type :: cz_model
@@ -26,6 +26,24 @@ module czero_tensor
     ! after the other in one array.
     interface cz_model_add_flat
         procedure add_flat_r32, add_flat_r64
+    end interface
+
+    ! cz_view('wte', [channels, vocab]), cz_view('h.*.ln_1.weight', [channels], layers): what lies
+    ! in a flat block, in the shape that an array of Fortran has; or such a one of each layer.
+    type :: cz_view
+        private
+        character(kind=c_char), allocatable :: name(:)
+        integer(c_int64_t), allocatable :: shape(:)
+        integer(c_int64_t) :: layers = 0
+    end type
+    interface cz_view
+        procedure new_view
+    end interface
+
+    ! cz_model_add_views(model, values [, grads], views = … [, status] [, message]): as add_flat,
+    ! with names and shapes.
+    interface cz_model_add_views
+        procedure add_views_r32, add_views_r64
     end interface
 
     ! cz_model_add_buffer(model, name, value [, status] [, message])
@@ -55,6 +73,13 @@ module czero_tensor
         integer(c_int32_t) :: reserved = 0
     end type
 
+    type, bind(C) :: c_view
+        type(c_ptr) :: name = c_null_ptr
+        integer(c_int64_t) :: layers = 0
+        integer(c_int) :: dimensions = 0
+        integer(c_int64_t) :: shape(CZ_MAX_DIMENSIONS) = 0
+    end type
+
     interface
         integer(c_int) function c_model_create(out) bind(C, name='cz_model_create')
             import
@@ -79,6 +104,14 @@ module czero_tensor
             integer(c_int), value :: dtype
             integer(c_int64_t), value :: count
             integer(c_int64_t), intent(in) :: sizes(*)
+        end function
+        integer(c_int) function c_model_add_views(model, values, grads, dtype, views, count) &
+            bind(C, name='cz_model_add_views')
+            import
+            type(c_ptr), value :: model, values, grads
+            integer(c_int), value :: dtype
+            type(c_view), intent(in) :: views(*)
+            integer(c_int64_t), value :: count
         end function
         integer(c_int) function c_model_add_buffer(model, name, value, dtype, dimensions, shape) &
             bind(C, name='cz_model_add_buffer')
@@ -223,7 +256,6 @@ contains
         call finish(code, status, message)
     end subroutine
 
-    ! C cannot know how long the arrays are.
     integer(c_int) function add_flat(model, values, grads, has_grads, sizes, names) result(code)
         type(cz_model), intent(in) :: model
         type(cz_tensor), intent(in) :: values, grads
@@ -233,16 +265,8 @@ contains
         type(text_list), target :: texts
         character(80) :: numbers
         type(c_ptr) :: list
-        write (numbers, '(i0,a,i0)') values%shape(1), ' values, the sizes add up to ', sum(sizes)
-        if (sum(sizes) /= values%shape(1)) then
-            code = refuse('model: the flat block has '//trim(numbers))
-            return
-        end if
-        write (numbers, '(i0,a,i0)') values%shape(1), ' values and gradients for ', grads%shape(1)
-        if (has_grads .and. grads%shape(1) /= values%shape(1)) then
-            code = refuse('model: the flat block has '//trim(numbers))
-            return
-        end if
+        code = have_lengths(values, grads, has_grads, sum(sizes), 'sizes')
+        if (code /= 0) return
         list = c_null_ptr
         if (present(names)) then
             write (numbers, '(i0,a,i0)') size(names), ' names for ', size(sizes)
@@ -255,6 +279,97 @@ contains
         end if
         code = c_model_add_flat(model%handle, values%data, grads%data, values%dtype, &
             size(sizes, kind=c_int64_t), list, sizes)
+    end function
+
+    ! C cannot know how long the arrays are.
+    integer(c_int) function have_lengths(values, grads, has_grads, wanted, summands) result(code)
+        type(cz_tensor), intent(in) :: values, grads
+        logical, intent(in) :: has_grads
+        integer(int64), intent(in) :: wanted
+        character(*), intent(in) :: summands
+        character(80) :: numbers
+        code = 0
+        if (wanted /= values%shape(1)) then
+            write (numbers, '(i0,3a,i0)') values%shape(1), ' values, the ', summands, &
+                ' add up to ', wanted
+            code = refuse('model: the flat block has '//trim(numbers))
+        else if (has_grads .and. grads%shape(1) /= values%shape(1)) then
+            write (numbers, '(i0,a,i0)') values%shape(1), ' values and gradients for ', &
+                grads%shape(1)
+            code = refuse('model: the flat block has '//trim(numbers))
+        end if
+    end function
+
+    type(cz_view) function new_view(name, shape, layers)
+        character(*), intent(in) :: name
+        integer, intent(in) :: shape(:)
+        integer, intent(in), optional :: layers
+        integer :: i
+        allocate (new_view%name(len_trim(name) + 1), new_view%shape(size(shape)))
+        do i = 1, len_trim(name)
+            new_view%name(i) = name(i:i)
+        end do
+        new_view%name(len_trim(name) + 1) = c_null_char
+        new_view%shape(:) = shape
+        if (present(layers)) new_view%layers = layers
+    end function
+
+    subroutine add_views_r32(model, values, grads, views, status, message)
+        type(cz_model), intent(in) :: model
+        real(real32), pointer, intent(in) :: values(:)
+        real(real32), pointer, intent(in), optional :: grads(:)
+        type(cz_view), intent(in) :: views(:)
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        type(cz_tensor) :: value_view, grad_view
+        integer(c_int) :: code
+        code = view(values, 'model: the flat block of values', value_view)
+        if (code == 0 .and. present(grads)) &
+            code = view(grads, 'model: the flat block of gradients', grad_view)
+        if (code == 0) code = add_views(model, value_view, grad_view, present(grads), views)
+        call finish(code, status, message)
+    end subroutine
+
+    subroutine add_views_r64(model, values, grads, views, status, message)
+        type(cz_model), intent(in) :: model
+        real(real64), pointer, intent(in) :: values(:)
+        real(real64), pointer, intent(in), optional :: grads(:)
+        type(cz_view), intent(in) :: views(:)
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        type(cz_tensor) :: value_view, grad_view
+        integer(c_int) :: code
+        code = view(values, 'model: the flat block of values', value_view)
+        if (code == 0 .and. present(grads)) &
+            code = view(grads, 'model: the flat block of gradients', grad_view)
+        if (code == 0) code = add_views(model, value_view, grad_view, present(grads), views)
+        call finish(code, status, message)
+    end subroutine
+
+    integer(c_int) function add_views(model, values, grads, has_grads, views) result(code)
+        type(cz_model), intent(in) :: model
+        type(cz_tensor), intent(in) :: values, grads
+        logical, intent(in) :: has_grads
+        type(cz_view), target, intent(in) :: views(:)
+        type(c_view) :: list(size(views))
+        integer(int64) :: wanted
+        integer :: i, n
+        wanted = 0
+        do i = 1, size(views)
+            if (.not. allocated(views(i)%name)) then
+                code = refuse('model: a view of the flat block has no name and no shape')
+                return
+            end if
+            wanted = wanted + product(views(i)%shape) * max(views(i)%layers, 1_int64)
+            list(i)%name = c_loc(views(i)%name)
+            list(i)%layers = views(i)%layers
+            list(i)%dimensions = size(views(i)%shape) ! too many of them C refuses
+            n = min(list(i)%dimensions, CZ_MAX_DIMENSIONS)
+            list(i)%shape(:n) = views(i)%shape(n:1:-1)
+        end do
+        code = have_lengths(values, grads, has_grads, wanted, 'views')
+        if (code == 0) code = c_model_add_views(model%handle, values%data, grads%data, &
+            values%dtype, list, size(views, kind=c_int64_t))
     end function
 
     subroutine add_buffer_r32(model, name, value, status, message)

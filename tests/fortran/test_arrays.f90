@@ -17,6 +17,7 @@ program test_arrays
     call parts_of_things()
     call what_is_refused()
     call flat_blocks()
+    call views_of_flat_blocks()
     call buffers()
     call gradients_that_move()
     call names_and_numbers()
@@ -178,6 +179,57 @@ contains
         call expect(status, CZ_ERR_ARGUMENT, why, 'not contiguous')
         call cz_model_add_flat(model, wide, wide(4:1:-1), [4_int64], status=status, message=why)
         call expect(status, CZ_ERR_ARGUMENT, why, 'gradients is not contiguous')
+        call cz_model_destroy(model)
+    end subroutine
+
+    subroutine views_of_flat_blocks()
+        real(real32), target :: values(16), grads(16)
+        real(real64), target :: wide(3)
+        type(cz_model) :: model
+        type(cz_optim) :: optim
+        type(cz_view) :: empty
+        character(5), parameter :: names(0:5) = [character(5) :: 'w', 'h.0.b', 'h.1.b', 'none', &
+            's', 'last']
+        integer :: i
+        call cz_model_create(model)
+        call cz_model_add_views(model, values, grads, [cz_view('w  ', [2, 3]), &
+            cz_view('h.*.b', [4], 2), cz_view('none', [0]), cz_view('s', [integer ::]), &
+            cz_view('last', [1, 1, 1])])
+        do i = 0, 5
+            call check(cz_model_find(model, names(i)) == i, 'the name of a view')
+        end do
+        call has_shape(model, 0, [3, 2], 1, 'w')
+        call has_shape(model, 2, [4], 1, 'h.1.b')
+        call has_shape(model, 4, [integer ::], 1, 's')
+        ! They lie in the block.
+        call cz_optim_create(optim, model, 'sgd', [cz_hyper('lr', 1)])
+        values = 0
+        grads = [(real(i, real32), i = 1, 16)]
+        call cz_optim_step(optim)
+        call check(all(values == -grads), 'a step of a block')
+        call cz_optim_destroy(optim)
+        call cz_model_add_views(model, wide, views=[cz_view('wide', [3])])
+        call has_shape(model, 6, [3], 2, 'wide')
+
+        call cz_model_add_views(model, values, views=[cz_view('x', [2, 7])], status=status, &
+            message=why)
+        call expect(status, CZ_ERR_ARGUMENT, why, '16 values, the views add up to 14')
+        call cz_model_add_views(model, values, grads(:4), [cz_view('x.*', [4], 4)], status, why)
+        call expect(status, CZ_ERR_ARGUMENT, why, '16 values and gradients for 4')
+        call cz_model_add_views(model, values, views=[cz_view('x', [4], 4)], status=status, &
+            message=why)
+        call expect(status, CZ_ERR_ARGUMENT, why, '"x"')
+        call cz_model_add_views(model, values, views=[cz_view('x', [2, 2, 2, 2, 1, 1, 1, 1, 1])], &
+            status=status, message=why)
+        call expect(status, CZ_ERR_ARGUMENT, why, '9 dimensions')
+        call cz_model_add_views(model, values, views=[cz_view('x', [-4, -4])], status=status, &
+            message=why)
+        call expect(status, CZ_ERR_ARGUMENT, why, 'bad shape')
+        call cz_model_add_views(model, values, views=[empty], status=status, message=why)
+        call expect(status, CZ_ERR_ARGUMENT, why, 'no name')
+        call cz_model_add_views(model, values(::2), views=[cz_view('x', [8])], status=status, &
+            message=why)
+        call expect(status, CZ_ERR_ARGUMENT, why, 'not contiguous')
         call cz_model_destroy(model)
     end subroutine
 
