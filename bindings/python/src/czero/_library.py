@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The shared library: found, loaded, and called. While a call runs, other threads of Python do."""
+import atexit
+import collections
 import ctypes
+import functools
 import os
 import pathlib
 import threading
@@ -33,22 +36,59 @@ def _load():
 lib = _load()
 
 
+class _Here(threading.local):
+    """Of one thread: how many of Python's functions that the library calls it is in, and an
+    exception that came in one and could not go out there."""
+
+    depth = 0
+    kept = None
+
+
+here = _Here()
+
+
+def called(function):
+    """`function` as the library may call it. What is to end meanwhile, since Python collects
+    garbage wherever it likes, ends later: the library could be waiting for this very function."""
+    @functools.wraps(function)
+    def entered(*arguments):
+        before = here.depth
+        try:
+            here.depth = before + 1
+            return function(*arguments)
+        finally:
+            here.depth = before
+    return entered
+
+
 def call(status, thrown=None):
     """Raise what a status means, if it is not CZ_OK: an exception that a function of the program
-    raised meanwhile (`thrown`), else the class for the status with the library's sentence."""
+    raised meanwhile (`thrown`), else the class for the status with the library's sentence. Before
+    all that, what was kept for the end of this call, such as Ctrl-C."""
+    sentence = lib.cz_last_error() if status != c.CZ_OK else None  # before other calls change it
+    if _later:
+        _end_the_rest()
+    if here.kept is not None and here.depth == 0:
+        kept, here.kept = here.kept, None
+        raise kept
     if status != c.CZ_OK:
         if thrown is not None and (first := thrown.take()) is not None:
             raise first
-        sentence = lib.cz_last_error().decode(errors="replace")
-        raise errors.BY_NUMBER.get(status, errors.Error)(sentence)
+        raise errors.BY_NUMBER.get(status, errors.Error)(sentence.decode(errors="replace"))
 
 
 def status_of(exception):
-    """Give the library an exception's text, for other ranks, and return its status."""
-    status = c.ENUMS["cz_status"].get(getattr(exception, "status", ""), c.CZ_ERR_STATE)
-    text = str(exception)
+    """Give the library an exception's text, for other ranks, and return its status. Raises nothing,
+    whatever the exception's own attributes and text do."""
+    try:
+        status = c.ENUMS["cz_status"].get(getattr(exception, "status", ""), c.CZ_ERR_STATE)
+        text = str(exception)
+    except Exception:
+        status, text = c.CZ_ERR_STATE, ""
     if not isinstance(exception, errors.Error):
         text = f"{type(exception).__name__}: {text}" if text else type(exception).__name__
+    if status == c.CZ_OK:
+        status = c.CZ_ERR_STATE
     return lib.cz_fail_text(status, text.encode(errors="replace"))
 
 
@@ -71,6 +111,7 @@ class Thrown:
 
     def guard(self, function):
         """`function` as the library can call it: it returns a status, and raises nothing."""
+        @called
         def guarded(*arguments):
             try:
                 function(*arguments)
@@ -112,6 +153,7 @@ class Handle:
     def close(self):
         """End it; nothing else may be done with it afterwards. Local."""
         self._end()
+        call(c.CZ_OK)
 
     def __enter__(self):
         return self
@@ -126,6 +168,8 @@ class Made:
 
     def __init__(self):
         self._ends, self._room = [], 64
+        self._flying = collections.deque()  # operations that nobody waits for, and their arrays
+        self._arrays = []
 
     def add(self, end):
         if len(self._ends) >= self._room:
@@ -133,15 +177,67 @@ class Made:
             self._room = 2 * len(self._ends) + 64
         self._ends.append(end)
 
+    def leave_alone(self, address, kept):
+        """An operation's handle is no longer wanted; its arrays (a list) still are, till it ends
+        or the group does."""
+        if kept or here.depth:
+            self._flying.append((address, kept))
+        else:
+            _let_go(address)
+
+    def prune(self):
+        """Let go of those operations that have ended, in the order of their calls."""
+        while self._flying and not here.depth:
+            address, kept = self._flying[0]
+            ended = ctypes.c_bool()
+            lib.cz_work_test(address, ctypes.byref(ended))
+            if kept and not ended:
+                return
+            self._flying.popleft()
+            _let_go(address)
+
     def end(self):
         while self._ends:
             self._ends.pop()()
+        while self._flying:  # their arrays go with this object, after the group
+            address, kept = self._flying.popleft()
+            self._arrays.append(kept)
+            _let_go(address)
+
+
+def _let_go(work):
+    lib.cz_work_destroy(ctypes.byref(ctypes.c_void_p(work)))
+
+
+_later: collections.deque = collections.deque()  # what was to end inside a function of Python's
 
 
 def _destroy(function, address, keep):
+    if here.depth == 0:
+        _end_the_rest()
+        _end(function, address, keep)
+    elif isinstance(keep, Made):  # after what was made on it
+        _later.append((function, address, keep))
+    else:
+        _later.appendleft((function, address, keep))
+
+
+def _end(function, address, keep):
     if isinstance(keep, Made):
         keep.end()
     function(ctypes.byref(ctypes.c_void_p(address)))
+
+
+def _end_the_rest():
+    while here.depth == 0:
+        try:
+            one = _later.popleft()
+        except IndexError:
+            return
+        _end(*one)
+
+
+atexit.register(_end_the_rest)
 
 
 def text(value):

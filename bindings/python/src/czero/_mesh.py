@@ -12,13 +12,14 @@ import hashlib
 import mmap
 import os
 import secrets
+import signal
 import socket
 import struct
 import threading
 
 from . import _declarations as c
 from . import errors
-from ._library import call, lib, status_of
+from ._library import call, here, lib, status_of
 
 PART_BYTES = 4 << 20  # of the shared memory, for each rank; less in large groups
 ALL_BYTES = 128 << 20
@@ -250,27 +251,59 @@ def _forget():
 os.register_at_fork(after_in_child=_forget)
 
 
+def _entry(function, failed=None):
+    """A function of the table, which raises nothing: what comes in it, such as Ctrl-C by somebody
+    else's handler, comes out of the library's call on this thread. `failed` makes a status of it.
+    """
+    def guarded(*arguments):
+        before = here.depth
+        try:
+            here.depth = before + 1
+            if failed is not None and here.kept is not None:
+                return failed(here.kept)  # so that a call that waits is back soon
+            return function(*arguments)
+        except BaseException as exception:
+            if failed is None or not isinstance(exception, Exception):
+                here.kept = here.kept or exception
+            return failed(exception) if failed is not None else None
+        finally:
+            here.depth = before
+    return guarded
+
+
+_ENTRY = _entry(None).__code__
+
+
+def on_interrupt(number, frame):
+    """Ctrl-C as Python has it, but never inside the functions of the table, which it would leave
+    half done: there it waits until the library's call is back."""
+    inside = frame
+    while inside is not None and inside.f_code is not _ENTRY:
+        inside = inside.f_back
+    if inside is None:
+        signal.default_int_handler(number, frame)
+    here.kept = here.kept or KeyboardInterrupt()
+
+
 def _status(function):
     """A function of the table that returns a status: an exception becomes one."""
-    def guarded(number, *arguments):
-        try:
-            endpoint = _endpoints[number]
-            with endpoint.mesh.lock:
-                return function(endpoint, *arguments) or c.CZ_OK
-        except BaseException as exception:
-            return status_of(exception)
-    return guarded
+    def locked(number, *arguments):
+        endpoint = _endpoints[number]
+        with endpoint.mesh.lock:
+            return function(endpoint, *arguments) or c.CZ_OK
+    return _entry(locked, status_of)
 
 
 def _locked(function):
     """Another function of the table."""
-    def guarded(number, *arguments):
+    def locked(number, *arguments):
         endpoint = _endpoints[number]
         with endpoint.mesh.lock:
             return function(endpoint, *arguments)
-    return guarded
+    return _entry(locked)
 
 
+@_entry
 def _start(_number, _notify, _context):
     pass  # it is polled
 
@@ -344,6 +377,7 @@ def _break_group(endpoint, sequence, status, sentence):
         endpoint.send(peer, _BREAK, sequence, body)
 
 
+@_entry
 def _broken(number, sequence, sentence, size):
     broken = _endpoints[number].broken
     sequence[0] = broken[0] if broken else 2**64 - 1
@@ -353,6 +387,7 @@ def _broken(number, sequence, sentence, size):
     return broken[1] if broken else c.CZ_OK
 
 
+@_entry
 def _announce(number, begun):
     _endpoints[number].begun = begun
 
@@ -366,6 +401,7 @@ def _announced(endpoint, rank):
     return endpoint.heard[rank]
 
 
+@_entry
 def _leave(number, why):
     endpoint = _endpoints.pop(number)
     with endpoint.mesh.lock:
@@ -391,6 +427,7 @@ def _say_goodbye(endpoint, body):
         mesh.links.clear()
 
 
+@_entry
 def _poll(number):
     _endpoints[number].mesh.poll()
 
@@ -406,6 +443,7 @@ def _split(endpoint, group, ranks, count, rank, out):
     out[0] = _register(_Endpoint(endpoint.mesh, number, members, rank, None))
 
 
+@_entry
 def _window(number, rank, size):
     endpoint = _endpoints[number]
     if not endpoint.parts:
@@ -444,6 +482,9 @@ _TABLE = _table()
 def connect(rank, size, exchange, timeout=0.0):
     """A handle on a group of `size` processes. ``exchange(data)`` gives bytes to all ranks and
     returns the list of what they gave; it is called four times."""
+    if (threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+        signal.signal(signal.SIGINT, on_interrupt)
     machine = _machine()
     alike = all(one == machine.encode() for one in exchange(machine.encode()))
     listener, mine = _listen(size, machine, alike)
@@ -454,8 +495,11 @@ def connect(rank, size, exchange, timeout=0.0):
             links[peer] = _Link(_call(places[peer], places[rank], rank), peer)
         while len(accepted) < size - 1 - rank:
             other, _ = listener.accept()
-            other.settimeout(60)
-            peer, secret = struct.unpack("<Q16s", _read(other, 24))
+            try:
+                other.settimeout(5)
+                peer, secret = struct.unpack("<Q16s", _read(other, 24))
+            except OSError:  # a rank says at once who it is
+                secret = b""
             if secret == places[rank]["secret"] and rank < peer < size:
                 accepted[peer] = other
             else:
@@ -540,12 +584,16 @@ def _share(rank, size, places, exchange):
     cannot have it. It is a file without a name."""
     alike = len({place["machine"] for place in places}) == 1 and size > 1
     part = min(PART_BYTES, ALL_BYTES // size // mmap.PAGESIZE * mmap.PAGESIZE)
-    file, window = -1, None
-    try:
+    file, where, window = -1, b"", None
+    try:  # all ranks make both exchanges, whatever comes between
         if alike and rank == 0 and hasattr(os, "memfd_create"):
-            file = os.memfd_create("czero", os.MFD_CLOEXEC)
-            os.ftruncate(file, part * size)
-        where = exchange(f"/proc/{os.getpid()}/fd/{file}".encode() if file >= 0 else b"")[0]
+            try:
+                file = os.memfd_create("czero", os.MFD_CLOEXEC)
+                os.ftruncate(file, part * size)
+                where = f"/proc/{os.getpid()}/fd/{file}".encode()
+            except OSError:
+                pass
+        where = exchange(where)[0]
         if alike and where:
             try:
                 if rank != 0:
@@ -554,8 +602,8 @@ def _share(rank, size, places, exchange):
                     window = mmap.mmap(file, part * size)
             except OSError:
                 pass
-    finally:
         ready = exchange(b"1" if window is not None else b"")
+    finally:
         if file >= 0:
             os.close(file)
     return window if all(ready) else None

@@ -10,7 +10,7 @@ import typing
 from . import _arrays
 from . import _declarations as c
 from . import errors
-from ._library import Handle, Thrown, call, lib, text
+from ._library import Handle, Thrown, call, called, lib, text
 from .group import _op
 
 if typing.TYPE_CHECKING:
@@ -235,6 +235,7 @@ class Bucket:
             if status == c.CZ_OK:
                 function(self)
 
+        @called
         def guarded(status, context):
             if status != c.CZ_OK:
                 return status

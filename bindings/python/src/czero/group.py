@@ -12,8 +12,9 @@ import os
 import signal
 import threading
 import typing
+import weakref
 
-from . import _arrays
+from . import _arrays, _mesh
 from . import _declarations as c
 from . import errors
 from ._library import Handle, Made, call, choice, lib, status_of, text
@@ -25,18 +26,20 @@ REDUCTIONS = tuple(name[3:].lower() for name in c.ENUMS["cz_reduction"])
 
 
 class Work(Handle):
-    """An operation in flight. It keeps its arrays alive; they are the library's until it ended."""
-
-    _destroy = "cz_work_destroy"
+    """An operation in flight. Its arrays are the library's until it ended, and kept alive so long,
+    even where nothing refers to this object any more."""
 
     def __init__(self, handle, keep, group):
-        self._own(handle, group=group)
-        self._keep = keep
+        self._handle, self._needs, self._kept = handle, (), [keep]
+        self._end = weakref.finalize(self, group._made.leave_alone, handle.value, self._kept)
+        group._made.add(self._end)
 
     def wait(self) -> None:
         """Wait for its end, and raise what it ended with. May be called again."""
-        call(lib.cz_work_wait(self._ptr))
-        self._keep = None
+        status = lib.cz_work_wait(self._ptr)
+        if self.done():
+            self._kept.clear()
+        call(status)
 
     def done(self) -> bool:
         """Has it ended? Moves it on if that takes no waiting."""
@@ -137,8 +140,6 @@ class Group(Handle):
             exchange: a function that gives its argument, bytes, to all ranks and returns the list
                 of what they gave. It is called four times.
         """
-        from . import _mesh
-
         return cls(_mesh.connect(rank, size, exchange, timeout))
 
     def split(self, color: int, key: int = 0) -> Group | None:
@@ -168,6 +169,24 @@ class Group(Handle):
         return lib.cz_group_size(self._ptr)
 
     @property
+    def local_rank(self) -> int:
+        """This rank's number among those of the group that are on its machine."""
+        return lib.cz_group_local_rank(self._ptr)
+
+    @property
+    def local_size(self) -> int:
+        """How many ranks of the group are on this rank's machine."""
+        return lib.cz_group_local_size(self._ptr)
+
+    def local_cores(self) -> int:
+        """How many threads this rank may run so that all ranks of its machine together have a core
+        for each. Collective; of the group of all ranks. A group of :meth:`connect` knows who is on
+        this machine only where all of them are; others count themselves alone."""
+        cores = ctypes.c_int()
+        call(lib.cz_group_local_cores(self._ptr, ctypes.byref(cores)))
+        return cores.value
+
+    @property
     def info(self) -> dict:
         """A dictionary: backend, ordered_sums, sent_bytes, header_bytes, messages, native."""
         info = c.cz_group_info()
@@ -187,83 +206,106 @@ class Group(Handle):
 
     # ---- collective operations ----
 
-    def _start(self, function, arguments, views, label, wait):
+    def _start(self, function, prepare, label, wait):
+        """`prepare` returns what the function is given, and arrays to keep. Where it refuses its
+        arguments C is given a count that it refuses, too, so that all ranks learn of it."""
+        refused = None
+        try:
+            arguments, views = prepare()
+        except errors.ArgumentError as error:
+            refused, views = error, None
+            arguments = [{ctypes.c_void_p: None, ctypes.c_int64: -1}.get(kind, 0)
+                         for kind in function.argtypes[1:-1]]
+        self._made.prune()
         options = c.cz_operation_options(label=text(label))
         work = ctypes.c_void_p()
         if not wait:
             options.work = ctypes.pointer(work)
-        call(function(self._ptr, *arguments, options))
-        return None if wait else Work(work, views, self)
+        status = function(self._ptr, *arguments, options)
+        made = Work(work, views, self) if work else None
+        if refused is not None:
+            raise refused
+        call(status)
+        return made
 
     def barrier(self, *, label: str | None = None, wait: bool = True) -> Work | None:
         """Returns when every rank has called it."""
-        return self._start(lib.cz_barrier, (), (), label, wait)
+        return self._start(lib.cz_barrier, lambda: ((), ()), label, wait)
 
     def broadcast(self, array: Array, root: int = 0, *, label: str | None = None,
                   wait: bool = True) -> Work | None:
         """Every rank's `array` becomes that of rank `root`. With `wait` false, here and below, it
         is only started, and a :class:`Work` is returned."""
-        one = _arrays.view(array, "array")
-        return self._start(lib.cz_broadcast, (one.address, one.count, one.number, root), one,
-                           label, wait)
+        def prepare():
+            one = _arrays.view(array, "array")
+            return (one.address, one.count, one.number, root), one
+        return self._start(lib.cz_broadcast, prepare, label, wait)
 
     def all_reduce(self, array: Array, op: str = "sum", *, label: str | None = None,
                    wait: bool = True) -> Work | None:
         """Every rank's `array` becomes the reduction of all: the same bits on every rank, and on
         every backend. `op` is one of ``czero.group.REDUCTIONS``."""
-        one = _arrays.view(array, "array")
-        return self._start(lib.cz_all_reduce, (one.address, one.count, one.number, _op(op)), one,
-                           label, wait)
+        def prepare():
+            one = _arrays.view(array, "array")
+            return (one.address, one.count, one.number, _op(op)), one
+        return self._start(lib.cz_all_reduce, prepare, label, wait)
 
     def reduce(self, array: Array, output: Array | None = None, op: str = "sum", root: int = 0, *,
                label: str | None = None, wait: bool = True) -> Work | None:
         """Rank `root` gets the reduction of all ranks' `array` in `output`, of the same shape."""
-        one, out = self._pair(array, output, output is not None, 1, 1)
-        return self._start(lib.cz_reduce, (one.address, out.address, one.count, one.number,
-                                           _op(op), root), (one, out), label, wait)
+        def prepare():
+            one, out = self._pair(array, output, output is not None, 1, 1)
+            return (one.address, out.address, one.count, one.number, _op(op), root), (one, out)
+        return self._start(lib.cz_reduce, prepare, label, wait)
 
     def reduce_scatter(self, array: Array, output: Array, op: str = "sum", *,
                        label: str | None = None, wait: bool = True) -> Work | None:
         """`output` (n elements) becomes block `rank` of the reduction of `array` (size times n)."""
-        one, out = self._pair(array, output, True, self.size, 1)
-        return self._start(lib.cz_reduce_scatter, (one.address, out.address, out.count, one.number,
-                                                   _op(op)), (one, out), label, wait)
+        def prepare():
+            one, out = self._pair(array, output, True, self.size, 1)
+            return (one.address, out.address, out.count, one.number, _op(op)), (one, out)
+        return self._start(lib.cz_reduce_scatter, prepare, label, wait)
 
     def all_gather(self, array: Array, output: Array, *, label: str | None = None,
                    wait: bool = True) -> Work | None:
         """Block r of `output` (size times n elements) becomes rank r's `array` (n)."""
-        one, out = self._pair(array, output, True, 1, self.size)
-        return self._start(lib.cz_all_gather, (one.address, out.address, one.count, one.number),
-                           (one, out), label, wait)
+        def prepare():
+            one, out = self._pair(array, output, True, 1, self.size)
+            return (one.address, out.address, one.count, one.number), (one, out)
+        return self._start(lib.cz_all_gather, prepare, label, wait)
 
     def gather(self, array: Array, output: Array | None = None, root: int = 0, *,
                label: str | None = None, wait: bool = True) -> Work | None:
         """The same on rank `root` alone; others need no `output`."""
-        one, out = self._pair(array, output, output is not None, 1, self.size)
-        return self._start(lib.cz_gather, (one.address, out.address, one.count, one.number, root),
-                           (one, out), label, wait)
+        def prepare():
+            one, out = self._pair(array, output, output is not None, 1, self.size)
+            return (one.address, out.address, one.count, one.number, root), (one, out)
+        return self._start(lib.cz_gather, prepare, label, wait)
 
     def scatter(self, array: Array | None, output: Array, root: int = 0, *,
                 label: str | None = None, wait: bool = True) -> Work | None:
         """`output` (n elements) becomes block `rank` of the root's `array` (size times n); others
         need no `array`."""
-        out = _arrays.view(output, "output")
-        one = _arrays.view(array, "array") if array is not None else _nothing(out)
-        if array is not None:
-            _alike(one, out, self.size, 1)
-        return self._start(lib.cz_scatter, (one.address, out.address, out.count, out.number, root),
-                           (one, out), label, wait)
+        def prepare():
+            out = _arrays.view(output, "output")
+            one = _arrays.view(array, "array") if array is not None else _nothing(out)
+            if array is not None:
+                _alike(one, out, self.size, 1)
+            return (one.address, out.address, out.count, out.number, root), (one, out)
+        return self._start(lib.cz_scatter, prepare, label, wait)
 
     def all_to_all(self, array: Array, output: Array, *, label: str | None = None,
                    wait: bool = True) -> Work | None:
         """Block r of `output` becomes block `rank` of rank r's `array`; both have size times n
         elements."""
-        one, out = self._pair(array, output, True, 1, 1)
-        if one.count % self.size:
-            raise errors.ArgumentError(f"array has {one.count} elements, which {self.size} ranks "
-                                       "do not divide")
-        return self._start(lib.cz_all_to_all, (one.address, out.address, one.count // self.size,
-                                               one.number), (one, out), label, wait)
+        def prepare():
+            one, out = self._pair(array, output, True, 1, 1)
+            if one.count % self.size:
+                raise errors.ArgumentError(f"array has {one.count} elements, which {self.size} "
+                                           "ranks do not divide")
+            count = one.count // self.size
+            return (one.address, out.address, count, one.number), (one, out)
+        return self._start(lib.cz_all_to_all, prepare, label, wait)
 
     def broadcast_bytes(self, data: bytes = b"", root: int = 0) -> bytes:
         """Bytes of a length that only the root knows; returns them on every rank."""
@@ -320,22 +362,33 @@ def launch(function: collections.abc.Callable, ranks: int = 0, *, timeout: float
         What a rank raised; of several the first that did not only hear of another's failure. The
         other ranks get PeerError where they wait for it.
     """
-    results, raised, threads, lock = {}, [], [], threading.Lock()
+    results, raised, lock, interrupted = {}, [], threading.Lock(), threading.Event()
+    threads: set = set()  # of ranks that run now
+    held = []  # arrays of operations that nobody has waited for, until their groups have ended
+
+    def rank_main(handle):
+        group = Group(handle, borrowed=True)
+        held.append(group._made)
+        try:
+            with lock:
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+                threads.add(threading.get_ident())
+            results[group.rank] = function(group, *arguments)
+        finally:
+            with lock:
+                threads.discard(threading.get_ident())
+            group._made.end()
+            group._borrowed.value = None
 
     def main(handle, _):
-        group = Group(handle, borrowed=True)
-        with lock:
-            threads.append(threading.get_ident())
         try:
-            results[group.rank] = function(group, *arguments)
+            rank_main(handle)
             return c.CZ_OK
         except BaseException as exception:
             with lock:
                 raised.append(exception)
             return status_of(exception)
-        finally:
-            group._made.end()
-            group._borrowed.value = None
 
     options = c.cz_launch_options(ranks=ranks, timeout_seconds=timeout)
     entry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(main)
@@ -351,7 +404,8 @@ def launch(function: collections.abc.Callable, ranks: int = 0, *, timeout: float
 
     if (threading.current_thread() is not threading.main_thread()
             or any(name in os.environ for name in _LAUNCHERS)
-            or signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
+            or signal.getsignal(signal.SIGINT) not in (signal.default_int_handler,
+                                                       _mesh.on_interrupt)):
         run()
     else:  # so that Ctrl-C is heard here, and passed on to the ranks
         waiter = threading.Thread(target=run, name="czero.launch")
@@ -361,6 +415,7 @@ def launch(function: collections.abc.Callable, ranks: int = 0, *, timeout: float
                 done.wait()
             except KeyboardInterrupt:
                 with lock:
+                    interrupted.set()  # for those that have not begun
                     for ident in threads:
                         ctypes.pythonapi.PyThreadState_SetAsyncExc(
                             ctypes.c_ulong(ident), ctypes.py_object(KeyboardInterrupt))

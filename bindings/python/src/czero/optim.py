@@ -10,7 +10,7 @@ import typing
 from . import _arrays
 from . import _declarations as c
 from . import errors, state
-from ._library import Handle, Thrown, call, choice, hypers, lib, text
+from ._library import Handle, Thrown, call, called, choice, hypers, lib, text
 
 if typing.TYPE_CHECKING:
     from .ddp import DDP
@@ -352,6 +352,7 @@ class Zero(_Stepping):
         if parameters_as_bucket_view:
             arrays, at = model._arrays, _arrays.at
 
+            @called
             def tell(number, address, _):
                 here, gradient = arrays[number]
                 arrays[number] = (_arrays.View(address, here.dtype, here.shape, here.keep),

@@ -6,6 +6,7 @@ import ctypes
 import typing
 
 from . import _declarations as c
+from . import errors
 from ._library import Handle, call, lib
 
 if typing.TYPE_CHECKING:
@@ -57,6 +58,15 @@ class Parts(Handle):
         call(lib.cz_parts_restart(self._ptr))
 
     def set_weights(self, weights: list[float] | None = None) -> None:
-        """What each of this rank's parts counts for in the mean. Collective."""
-        listed = None if weights is None else (ctypes.c_double * max(len(weights), 1))(*weights)
-        call(lib.cz_parts_set_weights(self._ptr, listed))
+        """What each of this rank's parts counts for in the mean, in the order of :attr:`own`; None
+        on all ranks: alike. Collective; a list of another length is refused on all ranks."""
+        listed, own = None, len(self.own)
+        if weights is not None:
+            weights = list(weights)
+            given = weights if len(weights) == own else [-1.0] * own  # which C refuses
+            listed = (ctypes.c_double * own)(*given)
+        status = lib.cz_parts_set_weights(self._ptr, listed)
+        if weights is not None and len(weights) != own:
+            raise errors.ArgumentError(f"there are {len(weights)} weights, and this rank has {own} "
+                                       "parts")
+        call(status)

@@ -7,8 +7,8 @@ import ctypes
 import typing
 
 from . import _declarations as c
-from . import state
-from ._library import Handle, Thrown, call, choice, lib
+from . import errors, state
+from ._library import Handle, Thrown, call, called, choice, lib
 
 if typing.TYPE_CHECKING:
     from .optim import Optim, Zero
@@ -129,6 +129,10 @@ class _OfFunction(Scheduler):
                  first_epoch: int = 0):
         thrown = Thrown()
 
+        if isinstance(function, (list, tuple)) and len(function) != len(optim.param_groups):
+            raise _of_groups(f"functions of {type(self).__name__}", len(function), optim)
+
+        @called
         def factor(epoch, param_group, _):
             try:
                 one = function[param_group] if isinstance(function, (list, tuple)) else function
@@ -160,7 +164,7 @@ class OneCycleLR(Scheduler):
     def __init__(self, optim, max_lr, total_steps, *, pct_start=0.3, anneal_strategy="cos",
                  cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
                  final_div_factor=1e4, three_phase=False, first_epoch=0):
-        single, listed = _one_or_list(max_lr)
+        single, listed = _one_or_list(max_lr, "max_lr", optim)
         options = c.cz_sched_one_cycle_options(
             first_epoch=first_epoch, pct_start=pct_start or -1, base_momentum=base_momentum or -1,
             max_momentum=max_momentum or -1, div_factor=div_factor,
@@ -176,8 +180,8 @@ class CyclicLR(Scheduler):
     def __init__(self, optim, base_lr, max_lr, step_size_up=2000, step_size_down=0, *,
                  mode="triangular", gamma=1.0, cycle_momentum=True, base_momentum=0.8,
                  max_momentum=0.9, first_epoch=0):
-        single, listed = _one_or_list(base_lr)
-        top, tops = _one_or_list(max_lr)
+        single, listed = _one_or_list(base_lr, "base_lr", optim)
+        top, tops = _one_or_list(max_lr, "max_lr", optim)
         options = c.cz_sched_cyclic_options(
             first_epoch=first_epoch, step_size_up=step_size_up, step_size_down=step_size_down,
             gamma=gamma or -1, base_momentum=base_momentum or -1, max_momentum=max_momentum or -1,
@@ -193,7 +197,7 @@ class ReduceLROnPlateau(Scheduler):
     def __init__(self, optim, mode="min", factor=0.1, patience=10, threshold=1e-4, *,
                  threshold_mode="rel", cooldown=0, min_lr=0.0, eps=1e-8, group=None,
                  agree="average"):
-        single, listed = _one_or_list(min_lr)
+        single, listed = _one_or_list(min_lr, "min_lr", optim)
         options = c.cz_sched_plateau_options(
             factor=factor, patience=patience or -1, threshold=threshold or -1, cooldown=cooldown,
             min_lr=single, eps=eps or -1, min_lrs=listed,
@@ -226,6 +230,11 @@ class SequentialLR(_OfSchedulers):
     to this one from now on."""
 
     def __init__(self, schedulers: list[Scheduler], milestones: list[int]):
+        schedulers = list(schedulers)
+        if schedulers and len(milestones) != len(schedulers) - 1:  # C takes it on trust
+            raise errors.ArgumentError(f"there are {len(milestones)} milestones for "
+                                       f"{len(schedulers)} schedulers; wanted are "
+                                       f"{len(schedulers) - 1}")
         super().__init__(schedulers, "sequential",
                          (ctypes.c_int64 * max(len(milestones), 1))(*milestones))
 
@@ -237,7 +246,14 @@ class ChainedScheduler(_OfSchedulers):
         super().__init__(schedulers, "chained")
 
 
-def _one_or_list(value):
-    if isinstance(value, (list, tuple)):
-        return 0.0, (ctypes.c_double * len(value))(*value)
-    return value, None
+def _one_or_list(value, what, optim):
+    if not isinstance(value, (list, tuple)):
+        return value, None
+    if len(value) != len(optim.param_groups):  # C takes it on trust
+        raise _of_groups(what, len(value), optim)
+    return 0.0, (ctypes.c_double * len(value))(*value)
+
+
+def _of_groups(what, count, optim):
+    return errors.ArgumentError(f"{what}: there are {count}, and {len(optim.param_groups)} "
+                                "parameter groups")

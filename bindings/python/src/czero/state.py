@@ -96,6 +96,9 @@ def _write(handle, values, path):
                                        f"{name!r}")
         key = name.encode()
         if isinstance(value, int):
+            if not -2**63 <= value < 2**63:
+                raise errors.ArgumentError(f"'{where}' is {value}, which is no number of 64 bits; "
+                                           "larger ones go into a text, or an array")
             call(lib.cz_state_dict_set_integer(handle, key, value))
         elif isinstance(value, float):
             call(lib.cz_state_dict_set_real(handle, key, value))
