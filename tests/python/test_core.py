@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,12 +15,13 @@ import threading
 import time
 import unittest
 import weakref
+from unittest import mock
 
 import numpy as np
 
 import czero
 from czero import _declarations as c
-from czero import _mesh
+from czero import _library, _mesh, state
 from czero._library import lib
 
 WORLDS = (1, 2, 3, 5, 7)
@@ -409,6 +411,121 @@ class Groups(Bits):
         self.assertIn("bad bucket", str(other))
         self.assertIsInstance(other, czero.Error)
 
+    def test_arrays_that_one_rank_refuses_are_heard_of_by_all(self):
+        two = np.zeros(2)
+
+        def calls(group, bad):
+            size = group.size
+            part, whole = np.zeros(2), np.zeros(2 * size)
+            none = np.zeros(3)  # of no size that fits
+            yield lambda: group.broadcast([1.0] if bad else part)
+            yield lambda: group.all_reduce(two[::-1] if bad else part)
+            yield lambda: group.all_reduce(part, "sun" if bad else "sum")
+            yield lambda: group.reduce(part, none if bad else np.zeros(2))
+            yield lambda: group.reduce_scatter(whole, none if bad else part)
+            yield lambda: group.all_gather(part, none if bad else whole)
+            yield lambda: group.gather(part, none if bad else whole)
+            yield lambda: group.scatter(none if bad else whole, part)
+            yield lambda: group.all_to_all(none if bad else whole, none if bad else whole.copy())
+
+        def body(group):
+            for number, one in enumerate(calls(group, group.rank == 1)):
+                with self.assertRaises(czero.ArgumentError if group.rank == 1 else czero.Error,
+                                       msg=str(number)) as caught:
+                    one()
+                if group.rank == 1:
+                    self.assertNotIn("-1", str(caught.exception))
+            if group.rank == 1:
+                with self.assertRaisesRegex(czero.ArgumentError, "no array"):
+                    group.broadcast("text", wait=False)
+            else:
+                with self.assertRaises(czero.Error):
+                    group.broadcast(np.zeros(1), wait=False).wait()
+            one = np.ones(1)
+            group.all_reduce(one)  # the group lives on
+            self.assertEqual(one[0], group.size)
+        for size in (2, 3):
+            czero.launch(body, size, timeout=60)
+
+    def test_arrays_of_an_operation_that_nobody_waits_for_live_until_it_has_ended(self):
+        begun = threading.Event()
+
+        def body(group):
+            if group.rank == 1:
+                begun.wait(60)
+                group.all_reduce(np.ones(10**5, "f"))
+            else:
+                values = np.ones(10**5, "f")
+                seen = weakref.ref(values)
+                group.all_reduce(values, wait=False)
+                del values
+                gc.collect()
+                self.assertIsNotNone(seen())
+                begun.set()
+            group.barrier()
+            group.barrier()
+            if group.rank == 0:
+                self.assertIsNone(seen())
+            if group.rank == 0:  # one that never ends
+                group.all_reduce(np.ones(10**5, "f"), wait=False)
+        czero.launch(body, 2)
+
+    def test_lists_of_a_wrong_length_are_refused(self):
+        model, _ = make_model()
+        optim = czero.Optim(model, "sgd", groups=[{"params": ["w"]}, {"params": ["b"]}], lr=0.1,
+                            momentum=0.9)
+        sched = czero.sched
+        for make in (lambda: sched.OneCycleLR(optim, [0.1], 10),
+                     lambda: sched.CyclicLR(optim, [0.1], 1.0),
+                     lambda: sched.CyclicLR(optim, 0.1, [1.0] * 3),
+                     lambda: sched.ReduceLROnPlateau(optim, min_lr=[0.0]),
+                     lambda: sched.LambdaLR(optim, [lambda epoch: 1.0] * 3)):
+            with self.assertRaisesRegex(czero.ArgumentError, "2 parameter groups"):
+                make()
+        sched.OneCycleLR(optim, [0.1, 0.2], 10)
+        with self.assertRaisesRegex(czero.ArgumentError, "1 milestones for 3 schedulers"):
+            sched.SequentialLR([sched.StepLR(optim, 1) for _ in range(3)], [5])
+
+        def weights(group):
+            parts = czero.Parts(group, make_model()[0], 2 * group.size)
+            for given in ([1.0], [1.0] * 3, []):
+                kind = czero.ArgumentError if group.rank == 0 else czero.Error
+                with self.assertRaises(kind) as caught:
+                    parts.set_weights(given if group.rank == 0 else [1.0, 2.0])
+                if group.rank == 0:
+                    self.assertIn(f"there are {len(given)} weights", str(caught.exception))
+            parts.set_weights([1.0, 3.0])
+        czero.launch(weights, 2, timeout=60)
+
+    def test_integers_of_more_than_64_bits_are_refused(self):
+        for number in (2**63, -2**63 - 1, 2**127):
+            with self.assertRaisesRegex(czero.ArgumentError, "'a/b' is"):
+                with state.Given({"a": {"b": number}}):
+                    pass
+        with state.Given({"a": 2**63 - 1, "b": -2**63}):
+            pass
+
+    def test_exceptions_that_cannot_be_told_come_out_all_the_same(self):
+        class Silent(Exception):
+            status = ["unhashable"]
+
+            def __str__(self):
+                raise LookupError
+
+        class Lying(Exception):
+            status = "CZ_OK"
+
+        model, arrays = make_model()
+        optim = czero.Optim(model, "sgd", lr=0.1)
+        for kind in (Silent, Lying):
+            def closure():
+                raise kind
+            fill_gradients(arrays, 0, 0)
+            before = arrays["w"][0].copy()
+            with self.assertRaises(kind):
+                optim.step(closure)
+            self.same(arrays["w"][0], before)
+
     def test_errors_have_the_builtin_type_that_fits(self):
         model, _ = make_model()
         with self.assertRaisesRegex(ValueError, "rate") as caught:
@@ -514,6 +631,80 @@ class Processes(Bits):
             self.assertIn("rank 1 left: its process has ended", one[4])
 
 
+class Meeting(Bits):
+    """Processes that find each other, as threads of one."""
+
+    def connect(self, size, body):
+        given, meet = [None] * size, threading.Barrier(size)
+        results = [None] * size
+
+        def exchange_of(rank):
+            def exchange(data):
+                meet.wait(60)
+                given[rank] = data
+                meet.wait(60)
+                return list(given)
+            return exchange
+
+        def run(rank):
+            try:
+                with czero.Group.connect(rank, size, exchange_of(rank), 60) as group:
+                    results[rank] = body(group)
+            except BaseException as error:
+                results[rank] = error
+                meet.abort()
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(100)
+        return results
+
+    @staticmethod
+    def total(group):
+        one = np.full(3, group.rank + 1.0)
+        group.all_reduce(one)
+        return one[0]
+
+    def test_somebody_who_connects_and_says_nothing_is_left(self):
+        silent, listen = [], _mesh._listen
+
+        def listening(*arguments):
+            listener, place = listen(*arguments)
+            silent.append(socket.create_connection(listener.getsockname()))
+            return listener, place
+        with mock.patch.object(_mesh, "_listen", listening), \
+                mock.patch.object(_mesh, "HELLO_SECONDS", 0.1):
+            self.assertEqual(self.connect(2, self.total), [3.0, 3.0])
+        for one in silent:
+            one.close()
+
+    def test_without_shared_memory_they_have_messages(self):
+        def refuse(*_):
+            raise OSError("no")
+        for name in ("memfd_create", "ftruncate"):
+            with mock.patch.object(os, name, refuse):
+                self.assertEqual(self.connect(3, self.total), [6.0] * 3)
+
+    def test_ctrl_c_in_a_function_of_the_backend_waits_for_its_end(self):
+        done, before = [], signal.signal(signal.SIGINT, _mesh.on_interrupt)
+
+        @_mesh._entry
+        def whole():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+        try:
+            whole()
+            self.assertEqual(done, [True])
+            with self.assertRaises(KeyboardInterrupt):
+                czero.Group.self_()
+            with self.assertRaises(KeyboardInterrupt):  # elsewhere it is as ever
+                signal.raise_signal(signal.SIGINT)
+            czero.Group.self_()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
 class Life(unittest.TestCase):
     def test_python_runs_while_a_rank_waits(self):
         """With the interpreter's lock held in the barrier this would wait for ever."""
@@ -580,6 +771,36 @@ class Life(unittest.TestCase):
     def script(self, code, **options):
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                               timeout=120, **options)
+
+    def test_what_is_collected_in_a_function_that_the_library_calls_ends_after_it(self):
+        order = []
+
+        @_library.called
+        def inside():
+            _library._destroy(lambda _: order.append("end"), None, None)
+            czero.Group.self_()
+            order.append("callback")
+        inside()
+        czero.Group.self_()
+        self.assertEqual(order, ["callback", "end"])
+        done = self.script("""
+import czero, gc, numpy as np
+def body(group):
+    model = czero.Model({"a": (np.ones(3), np.ones(3))})
+    old = [group.split(0)]
+    old.append(czero.Zero(old[0], czero.Model({"b": (np.ones(3), np.ones(3))}), "sgd", lr=1.0))
+    old[0].itself = old
+    ddp = czero.DDP(group, model)
+    def hook(bucket):
+        old.clear()
+        gc.collect()
+        bucket.all_reduce("average")
+    ddp.register_hook(hook)
+    with ddp.backward():
+        ddp.mark_ready("a")
+czero.launch(body, 2)
+""")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_child_of_fork_may_end_and_begin_anew(self):
         code = """
@@ -652,6 +873,41 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(60), 17)
         process.stdout.close()
+
+    def test_ctrl_c_ends_a_wait_for_another_process(self):
+        code = """
+import czero, os, signal, socket, sys, time
+here, there = socket.socketpair()
+rank = 0 if (child := os.fork()) else 1
+end = [here, there][rank]
+def exchange(data):
+    end.sendall(len(data).to_bytes(4, "little") + data)
+    count = int.from_bytes(end.recv(4, socket.MSG_WAITALL), "little")
+    other = end.recv(count, socket.MSG_WAITALL) if count else b""
+    return [data, other][::-1 if rank else 1]
+group = czero.Group.connect(rank, 2, exchange)
+group.barrier()
+if rank == 1:
+    end.recv(1)     # never comes to the barrier
+    os._exit(0)
+print("ready", flush=True)
+try:
+    group.barrier()
+except KeyboardInterrupt:
+    end.sendall(b"1")
+    os.waitpid(child, 0)
+    sys.exit(17)
+"""
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        self.assertEqual((process.returncode, told), (17, ""))
 
     @unittest.skipUnless(os.environ.get("CZERO_TOOL"), "without the tool")
     def test_the_command(self):

@@ -23,6 +23,7 @@ from ._library import call, here, lib, status_of
 
 PART_BYTES = 4 << 20  # of the shared memory, for each rank; less in large groups
 ALL_BYTES = 128 << 20
+HELLO_SECONDS = 5  # until a rank that has called says who it is
 
 _FRAME = struct.Struct("<QQQQ")  # what it is, of which group, its tag, bytes that follow
 _DATA, _BREAK, _ASK, _ANNOUNCE, _LEAVE = range(5)
@@ -496,7 +497,7 @@ def connect(rank, size, exchange, timeout=0.0):
         while len(accepted) < size - 1 - rank:
             other, _ = listener.accept()
             try:
-                other.settimeout(5)
+                other.settimeout(HELLO_SECONDS)
                 peer, secret = struct.unpack("<Q16s", _read(other, 24))
             except OSError:  # a rank says at once who it is
                 secret = b""
