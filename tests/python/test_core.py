@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The package without PyTorch. The oracle is the library's: the bits of one unsharded process."""
 import array
+import ctypes
 import gc
 import math
 import multiprocessing
@@ -21,7 +22,7 @@ import numpy as np
 
 import czero
 from czero import _declarations as c
-from czero import _library, _mesh, state
+from czero import _arrays, _library, _mesh, state
 from czero._library import lib
 
 WORLDS = (1, 2, 3, 5, 7)
@@ -275,6 +276,85 @@ class Training(Bits):
             with self.assertRaises(czero.ArgumentError):
                 czero.Archive(pathlib.Path(folder, "nothing"))
 
+    def test_flat_blocks_have_the_bits_of_single_arrays(self):
+        views = {"w": (13, 7), "h.*.b": (2, 5), "scalar": (), "empty": (0, 3), "last": 4}
+        names = ["w", "h.0.b", "h.1.b", "scalar", "empty", "last"]
+        shapes = [(13, 7), (5,), (5,), (), (0, 3), (4,)]
+        total = sum(math.prod(shape) for shape in shapes)
+        start = np.cos(np.arange(total, dtype=np.float32))
+
+        def body(group, flat):
+            values, gradients, model = start.copy(), np.zeros(total, np.float32), czero.Model()
+            if flat:
+                self.assertEqual(model.add_flat(values, None, views), list(range(6)))
+                model.set_flat_gradients("h.1.b", gradients)
+            else:
+                at = 0
+                for name, shape in zip(names, shapes):
+                    end = at + math.prod(shape)
+                    model.add(name, values[at:end].reshape(shape),
+                              gradients[at:end].reshape(shape))
+                    at = end
+            self.assertEqual(model.names, names)
+            self.assertEqual([model.value(name).shape for name in names], shapes)
+            zero = czero.Zero(group, model, "adamw", lr=0.1)
+            for step in range(3):
+                gradients[:] = values - step
+                zero.step()
+            last = np.ones(4, np.float32)
+            model.set_gradient("last", last)
+            zero.step()
+            return values, zero.state_dict()
+        for size in (1, 3):
+            for one, two in zip(czero.launch(body, size, arguments=(True,)),
+                                czero.launch(body, size, arguments=(False,))):
+                self.same(one[0], two[0])
+                self.same(one[1], two[1])
+        model = czero.Model({"single": np.zeros(3, np.float32)})
+        for values, gradients, given, words in (
+                (start, None, {"a": total - 1}, "the views have"),
+                (start, start[1:].copy(), {"a": total}, "block of gradients"),
+                (start, start.astype(np.float64), {"a": total}, "f64"),
+                (start, None, {"single": total}, "single"),
+                (start, None, {"a.*": ()}, "no dimension"),
+                (start, None, {"a.*.*": (1, total)}, r"one '\*'")):
+            with self.assertRaisesRegex(czero.ArgumentError, words):
+                model.add_flat(values, gradients, given)
+        self.assertEqual(model.names, ["single"])
+        with self.assertRaisesRegex(czero.ArgumentError, "'single' is in no block"):
+            model.set_flat_gradients("single", None)
+
+    def test_weights_of_ranks_and_sums(self):
+        def body(group, **options):
+            value, gradient = np.zeros(3), np.full(3, group.rank + 1.0)
+            zero = czero.Zero(group, czero.Model({"a": (value, gradient)}), "sgd", lr=1.0,
+                              **options)
+            if not options:
+                zero.set_weight(2.0 * group.rank)
+                with czero.Join(group, [zero], divide="weight"):
+                    zero.step()
+                with self.assertRaises(czero.ArgumentError):
+                    zero.set_weight(-1.0)
+            else:
+                zero.step()
+            return value[0]
+        self.assertEqual(czero.launch(body, 2), [-2.0] * 2)  # (0 * 1 + 2 * 2) / 2
+        self.assertEqual(czero.launch(lambda group: body(group, gradients="sum"), 2), [-3.0] * 2)
+
+    def test_state_is_shown_and_cannot_be_written(self):
+        model, arrays = make_model()
+        optim = czero.Optim(model, "adamw", lr=0.1)
+        fill_gradients(arrays, 0, 0)
+        optim.step()
+        shown = optim.state("w", "exp_avg")
+        self.assertTrue(shown.any())
+        with self.assertRaises(ValueError):
+            shown[0] = 1.0
+        with mock.patch.dict(sys.modules, numpy=None):
+            shown = optim.state("w", "exp_avg")
+        self.assertIsInstance(shown, memoryview)
+        self.assertTrue(shown.readonly)
+
     def test_plans_are_what_is_measured(self):
         def body(group):
             return czero.Zero(group, make_model()[0], "adamw").state_bytes
@@ -317,6 +397,8 @@ class Groups(Bits):
             work = group.all_reduce(one, wait=False)
             work.wait()
             self.assertTrue(work.done())
+            self.assertEqual((group.local_rank, group.local_size), (rank, size))
+            self.assertGreaterEqual(group.local_cores(), 1)
             half = group.split(rank % 2)
             self.assertEqual(half.size, (size + 1 - rank % 2) // 2)
             first = group.subset([0])
@@ -350,6 +432,35 @@ class Groups(Bits):
             model.add("x", np.zeros(3), np.zeros(2))
         self.assertEqual(len(model), 0)
         model.add("x", np.zeros((2, 1, 3))[:, :, :])  # a dimension of 1 has no gaps
+
+    def test_arrays_whose_dlpack_says_that_they_are_read_only_are_refused(self):
+        class Versioned:
+            """What libraries with version 1 of DLPack hand out, such as NumPy from 2.1 on."""
+
+            def __init__(self, flags, major=1):
+                self.memory, self.shape = (ctypes.c_float * 3)(), (ctypes.c_int64 * 1)(3)
+                self.given = _arrays._DLVersioned(major=major, flags=flags)
+                self.given.tensor.data = ctypes.addressof(self.memory)
+                self.given.tensor.device_type, self.given.tensor.ndim = 1, 1
+                self.given.tensor.code, self.given.tensor.bits = 2, 32
+                self.given.tensor.lanes, self.given.tensor.shape = 1, self.shape
+
+            def __dlpack__(self, *, stream=None, max_version=None):
+                assert max_version >= (1, 0)
+                new = ctypes.pythonapi.PyCapsule_New
+                new.restype = ctypes.py_object
+                new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+                return new(ctypes.addressof(self.given), b"dltensor_versioned", None)
+
+        group, good = czero.Group.self_(), Versioned(0)
+        group.broadcast(good)
+        with self.assertRaisesRegex(czero.ArgumentError, "array is read-only"):
+            group.broadcast(Versioned(1))
+        with self.assertRaisesRegex(czero.ArgumentError, "version 2"):
+            group.broadcast(Versioned(0, 2))
+        of_jax = type("ArrayImpl", (), {"__module__": "jaxlib._jax", "__dlpack__": None})
+        with self.assertRaisesRegex(czero.ArgumentError, "JAX"):
+            group.broadcast(of_jax())
 
     def test_a_rank_that_fails_comes_out_and_the_others_return(self):
         class Own(Exception):

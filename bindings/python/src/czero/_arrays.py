@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Arrays of the program as the library sees them: an address, a type and a shape.
 
-Taken without a copy: whatever has ``__dlpack__`` (NumPy, PyTorch, JAX, …) or the buffer protocol
-(``array.array``, ``bytearray``, ``memoryview``), on the CPU, row-major, without gaps.
+Taken without a copy: whatever has ``__dlpack__`` (NumPy, PyTorch, …) or the buffer protocol
+(``array.array``, ``bytearray``, ``memoryview``), on the CPU, row-major, without gaps. The library
+writes to nearly all of them, so arrays that are read-only are refused, such as those of JAX.
 """
 import ctypes
 import math
@@ -30,6 +31,19 @@ class _DLTensor(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
+class _DLVersioned(ctypes.Structure):
+    """From version 1 of DLPack on."""
+
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+                ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
+
+
+_READ_ONLY = 1  # a flag
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype = ctypes.c_char_p
+_capsule_name.argtypes = [ctypes.py_object]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -76,11 +90,25 @@ def view(array, what):
 
 
 def _from_dlpack(array, what):
+    if type(array).__module__.split(".")[0] in ("jax", "jaxlib"):  # which do not say so
+        raise errors.ArgumentError(f"{what} is JAX's, whose arrays are read-only")
     try:
-        capsule = array.__dlpack__()
+        try:
+            capsule = array.__dlpack__(max_version=(1, 0))
+        except TypeError:  # it is older than that, and hands out nothing that is read-only
+            capsule = array.__dlpack__()
     except Exception as error:  # BufferError, TypeError, RuntimeError: each library has its own
         raise errors.ArgumentError(f"{what} cannot be seen from outside: {error}") from None
-    seen = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    if _capsule_name(capsule) == b"dltensor_versioned":
+        versioned = _DLVersioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+        if versioned.major > 1:
+            raise errors.ArgumentError(f"{what} has version {versioned.major} of DLPack; 1 is the "
+                                       "last one known here")
+        if versioned.flags & _READ_ONLY:
+            raise errors.ArgumentError(f"{what} is read-only")
+        seen = versioned.tensor
+    else:
+        seen = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     if seen.device_type not in (1, 3):  # the CPU, and its memory that a GPU sees too
         raise errors.ArgumentError(f"{what} is on a device of DLPack's type {seen.device_type}; "
                                    "it has to be on the CPU")
@@ -125,7 +153,7 @@ def _no_gaps(shape, strides, what):
         wanted *= size
 
 
-def at(address, dtype, shape, keep):
+def at(address, dtype, shape, keep, read_only=False):
     """Memory of the library as an array: NumPy's, or a memoryview where there is no NumPy. bf16 is
     shown as 16-bit integers, unless the package ml_dtypes is there. `keep` lives as long."""
     count = math.prod(shape)
@@ -136,6 +164,8 @@ def at(address, dtype, shape, keep):
         import numpy
     except ImportError:
         flat = memoryview(block).cast("B").cast(NAMES[dtype][1] or "H")
+        if read_only:
+            flat = flat.toreadonly()
         return flat.cast("B").cast(flat.format, list(shape)) if len(shape) > 1 else flat
     if dtype == "bf16":
         try:
@@ -144,7 +174,10 @@ def at(address, dtype, shape, keep):
             kind = numpy.uint16
     else:
         kind = numpy.dtype(NAMES[dtype][1])
-    return numpy.frombuffer(block, dtype=kind, count=count).reshape(shape)
+    array = numpy.frombuffer(block, dtype=kind, count=count).reshape(shape)
+    if read_only:
+        array.flags.writeable = False
+    return array
 
 
 def empty(dtype, shape):

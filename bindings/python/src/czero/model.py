@@ -2,7 +2,9 @@
 """The model: named parameters with gradients, and buffers, in memory of the program's own."""
 from __future__ import annotations
 
+import collections.abc
 import ctypes
+import math
 import typing
 
 from . import _arrays
@@ -26,6 +28,7 @@ class Model(Handle):
         call(lib.cz_model_create(ctypes.byref(handle)))
         self._own(handle)
         self._arrays: dict = {}
+        self._blocks: dict = {}  # of each parameter in one: the numbers of all, and its values
         for name, given in (tensors or {}).items():
             self.add(name, *(given if isinstance(given, (tuple, list)) else (given,)))
 
@@ -53,6 +56,95 @@ class Model(Handle):
         call(lib.cz_model_add_tensor(self._ptr, text(name), tensor, there and there.tensor()))
         self._arrays[number] = (here, there)
         return number
+
+    def add_flat(self, values: typing.Any, gradients: typing.Any,
+                 views: dict[str, collections.abc.Sequence[int] | int]) -> list[int]:
+        """Append the parameters of one block of values and one of gradients, such as those of a
+        program in C: one after the other, without gaps. Shards are then even pieces of the block.
+
+        ::
+
+            model.add_flat(params, grads, {"wte": (vocab, channels),
+                                           "h.*.ln_1.weight": (layers, channels)})
+
+        Args:
+            values: an array of any shape, as for :meth:`add`.
+            gradients: of the same size and type; None: see :meth:`set_flat_gradients`.
+            views: names and shapes, in the order of the block. With a "*" in the name the first
+                dimension is of layers: each is a parameter, with its number for the "*".
+
+        Returns:
+            Their numbers.
+
+        Raises:
+            ArgumentError: as :meth:`add`; the block is not as large as its views. Nothing was
+                added.
+        """
+        here = _arrays.view(values, "the block of values")
+        there = self._flat_gradients(here, gradients)
+        array, total = (c.cz_view * max(len(views), 1))(), 0
+        for place, (name, shape) in enumerate(views.items()):
+            shape = [shape] if isinstance(shape, int) else list(shape)
+            total += math.prod(shape)
+            if "*" in name:
+                if not shape:
+                    raise errors.ArgumentError(f"view '{name}' has no dimension for its layers")
+                array[place].layers = shape.pop(0)
+            if len(shape) > c.CZ_MAX_DIMENSIONS:
+                raise errors.ArgumentError(f"view '{name}' has {len(shape)} dimensions; there may "
+                                           f"be {c.CZ_MAX_DIMENSIONS}")
+            array[place].name, array[place].dimensions = text(name), len(shape)
+            array[place].shape[:len(shape)] = shape
+        if total != here.count:
+            raise errors.ArgumentError(f"the views have {total} elements, the block of values "
+                                       f"{here.count}")
+        first = len(self)
+        call(lib.cz_model_add_views(self._ptr, here.address, there and there.address, here.number,
+                                    array, len(views)))
+        numbers = range(first, len(self))
+        for number in numbers:
+            tensor = self._get(number).value.contents
+            self._arrays[number] = (_arrays.View(tensor.data, here.dtype,
+                                                 tensor.shape[:tensor.dimensions], here), None)
+            self._blocks[number] = (numbers, here)
+        self._take_flat(numbers, here, there)
+        return list(numbers)
+
+    def set_flat_gradients(self, param: str | int, gradients: typing.Any) -> None:
+        """Say where the gradients of a whole block of :meth:`add_flat` are from now on, or with
+        None that there are none. Between steps.
+
+        Args:
+            param: any parameter of the block.
+        """
+        number = self.index(param)
+        if number not in self._blocks:
+            raise errors.ArgumentError(f"parameter '{param}' is in no block of add_flat()")
+        numbers, here = self._blocks[number]
+        there = self._flat_gradients(here, gradients)
+        call(lib.cz_model_set_gradients_flat(self._ptr, number, there and there.address))
+        self._take_flat(numbers, here, there)
+
+    @staticmethod
+    def _flat_gradients(values, gradients):
+        if gradients is None:
+            return None
+        there = _arrays.view(gradients, "the block of gradients")
+        if (there.count, there.dtype) != (values.count, values.dtype):
+            raise errors.ArgumentError(f"the block of gradients is of {there.count} {there.dtype}, "
+                                       f"that of values of {values.count} {values.dtype}")
+        return there
+
+    def _take_flat(self, numbers, values, gradients):
+        """Keep the arrays of each parameter of a block."""
+        at = 0
+        for number in numbers:
+            here, there = self._arrays[number][0], None
+            if gradients is not None:
+                there = _arrays.View((gradients.address or 0) + at * _arrays.SIZES[values.dtype],
+                                     here.dtype, here.shape, gradients)
+            self._arrays[number] = (here, there)
+            at += here.count
 
     def add_buffer(self, name: str, value: typing.Any) -> None:
         """Append a tensor that is part of the model but not trained, such as a running mean."""

@@ -230,7 +230,7 @@ class _Stepping(Handle):
         if not data.value or not count.value:
             return None
         dtype = self.model._arrays[number][0].dtype
-        return _arrays.at(data.value, dtype, (count.value,), self)
+        return _arrays.at(data.value, dtype, (count.value,), self, read_only=True)
 
     def scalar(self, param: str | int, slot: str = "step") -> float:
         """A scalar slot of a parameter; "step": the steps that updated it, 0 if none here."""
@@ -310,8 +310,8 @@ class Zero(_Stepping):
             ZeroRedundancyOptimizer), "given" (to the ranks in `owners`), or, with `ddp`, "buckets"
             and "bucket_pieces".
         owners: a rank for each parameter.
-        gradients: "local": a step reduces them to the mean over ranks; "reduced": somebody has, and
-            only the owner's is read.
+        gradients: "local": a step reduces them to the mean over ranks; "sum": to their sum;
+            "reduced": somebody has, and only the owner's is read.
         ddp: a :class:`DDP` over the same model, whose passes reduce each gradient to its owner.
         overlap: with `ddp`, where steps are made: "none" (by :meth:`step`), "interleaved" (during
             the backward pass, bucket by bucket), "step" (at the end of each pass).
@@ -371,6 +371,12 @@ class Zero(_Stepping):
     @property
     def _optim(self):
         return ctypes.c_void_p(lib.cz_zero_local_optim(self._ptr))
+
+    def set_weight(self, weight: float) -> None:
+        """What this rank's gradients count for in the mean that steps make, such as its number of
+        examples; on all ranks or none. A rank of weight 0 takes part, and its gradients are not
+        read. With `ddp` or `parts` those have the weights. Local; between steps."""
+        call(lib.cz_zero_set_weight(self._ptr, weight))
 
     def broadcast_parameters(self, root: int = 0) -> None:
         """Every rank's parameters and buffers become those of rank `root`."""
