@@ -985,6 +985,32 @@ except KeyboardInterrupt:
         self.assertEqual(process.wait(60), 17)
         process.stdout.close()
 
+    def test_ctrl_c_is_for_ranks_that_run(self):
+        code = """
+import ctypes, czero, os, signal, sys, threading, time
+told, ended, raising = [], threading.Event(), ctypes.pythonapi.PyThreadState_SetAsyncExc
+def tell(ident, kind):
+    told.append(ident.value)
+    return raising(ident, kind)
+ctypes.pythonapi.PyThreadState_SetAsyncExc = tell
+def body(group):
+    if group.rank == 0:
+        ended.set()
+        return
+    ended.wait()
+    time.sleep(0.3)
+    body.ident = threading.get_ident()
+    os.kill(os.getpid(), signal.SIGINT)
+    while True:
+        time.sleep(0.01)
+try:
+    czero.launch(body, 2)
+except KeyboardInterrupt:
+    sys.exit(17 if told == [body.ident] else f"{told} were told")
+"""
+        done = self.script(code)
+        self.assertEqual((done.returncode, done.stderr), (17, ""))
+
     def test_ctrl_c_ends_a_wait_for_another_process(self):
         code = """
 import czero, os, signal, socket, sys, time

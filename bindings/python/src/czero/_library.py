@@ -3,7 +3,6 @@
 import atexit
 import collections
 import ctypes
-import functools
 import os
 import pathlib
 import threading
@@ -50,7 +49,6 @@ here = _Here()
 def called(function):
     """`function` as the library may call it. What is to end meanwhile, since Python collects
     garbage wherever it likes, ends later: the library could be waiting for this very function."""
-    @functools.wraps(function)
     def entered(*arguments):
         before = here.depth
         try:
