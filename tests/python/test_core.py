@@ -1054,5 +1054,73 @@ except KeyboardInterrupt:
         self.assertIn(czero.__version__, done.stdout)
 
 
+class Limits(unittest.TestCase):
+    """What ctypes would change without a word."""
+
+    def refused(self, text, function, *arguments, **named):
+        with self.assertRaisesRegex(czero.ArgumentError, text):
+            function(*arguments, **named)
+
+    def test_whole_numbers_that_c_cannot_hold_are_refused(self):
+        group, (model, _) = czero.Group.self_(), make_model()
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = czero.Checkpoint(group, folder, model=model)
+            self.refused("step .* is 18446744073709551621; .* to 9223372036854775807",
+                         checkpoint.save, 2**64 + 5)
+            self.refused("keep", czero.Checkpoint, group, folder, model=model, keep=2**32 + 2)
+        self.refused("argument 2 of cz_group_split.* is 4294967296; .* -2147483648 to 2147483647",
+                     group.split, 2**32)
+        self.refused(r"ranks\[1\] is 4294967296", group.subset, [0, 2**32])
+        self.refused("size is", czero.Group.threads, 2**32 + 2)
+        self.refused("ranks", czero.launch, lambda group: group.size, 2**32 + 2)
+        self.refused("threads", czero.Optim, model, "sgd", lr=0.1, threads=2**32 + 1)
+        self.refused("owners", czero.Zero, group, model, "sgd", lr=0.1, partition="given",
+                     owners=[2**32] * 4)
+        self.refused("the shape of 'a'", czero.plan, {"a": ("f32", (2**65,))}, 2)
+        self.refused("bucket_bytes .* is -1; .* from 0", czero.plan, model, bucket_bytes=-1)
+        self.refused("world_size", czero.plan, model, 2**32 + 1)
+        optim = czero.Optim(model, "sgd", lr=0.1)
+        self.refused("argument", czero.sched.StepLR, optim, 2**64 + 1)
+        self.refused("milestones", czero.sched.MultiStepLR, optim, [1, 2**64 + 2])
+        czero.sched.StepLR(optim, np.int64(3))
+
+    def test_all_ranks_hear_of_a_number_or_label_that_one_was_refused(self):
+        def run(group):
+            wrong = 2**32 if group.rank == 1 else 0
+            with self.assertRaises(czero.Error):
+                group.broadcast(np.zeros(3, np.float32), wrong)
+            with self.assertRaises(czero.Error):
+                group.barrier(label="a\0b") if group.rank == 1 else group.all_reduce(
+                    np.zeros(2, np.float32))
+            return True
+        self.assertEqual(czero.launch(run, 2, timeout=20), [True, True])
+
+    def test_texts_with_nul_are_refused(self):
+        group, (model, _) = czero.Group.self_(), make_model()
+        some = np.zeros(4, np.float32)
+        self.refused(r"'a\\x00b'; texts have no NUL", czero.Model, {"a\0b": some})
+        self.refused("NUL", model.add_flat, some, None, {"a\0b": 4})
+        self.refused("NUL", czero.Checkpoint, group, "folder\0", model=model)
+        self.refused("NUL", czero.Optim, model, "sgd\0x", lr=0.1)
+        self.refused("NUL", czero.Optim, model, "sgd", **{"lr\0": 0.1})
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = czero.Checkpoint(group, folder, model=model)
+            for common in ({"k\0ey": 1}, {"text": "x\0y"}, {"texts": ["x", "x\0y"]}):
+                self.refused("NUL", checkpoint.save, 1, common=common)
+            checkpoint.save(1)
+            with czero.Archive(folder) as archive:
+                self.assertNotIn("b\0", archive)
+                with self.assertRaises(KeyError):
+                    archive["b\0"]
+        with self.assertRaises(KeyError):
+            model.index("b\0")
+
+    def test_an_exception_with_nul_in_its_text_is_told(self):
+        def run(group):
+            raise ValueError("half\0of it")
+        with self.assertRaisesRegex(ValueError, "half"):
+            czero.launch(run, 2)
+
+
 if __name__ == "__main__":
     unittest.main()

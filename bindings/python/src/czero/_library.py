@@ -10,8 +10,27 @@ import weakref
 
 from . import _declarations as c
 from . import errors
+from ._limits import fit, limited
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+
+
+class _Function:
+    """A function of the library, which refuses what ctypes would change on the way."""
+
+    def __init__(self, function, name, arguments):
+        self._function, self.argtypes = function, arguments
+        self._limited = [(place, kind, f"argument {place + 1} of {name}()")
+                         for place, kind in enumerate(arguments) if limited(kind)]
+
+    def fit(self, *arguments):
+        """Raise ArgumentError if the call would, and do nothing else."""
+        for place, kind, what in self._limited:
+            fit(kind, arguments[place], what)
+
+    def __call__(self, *arguments):
+        self.fit(*arguments)
+        return self._function(*arguments)
 
 
 def _load():
@@ -29,6 +48,8 @@ def _load():
             raise ImportError(f"czero: {places[0]} has no {name}(): it is of another version than "
                               "this package") from None
         function.restype, function.argtypes = result, arguments
+        if name != "cz_fail_text":  # rather half of a sentence than an error about it
+            setattr(library, name, _Function(function, name, arguments))
     return library
 
 
@@ -262,7 +283,8 @@ def hypers(values):
     array = (c.cz_hyper * (len(pairs) + 1))()
     for place, (name, value) in enumerate(pairs):
         try:
-            array[place].name, array[place].value = name.encode(), float(value)
+            array[place].value = float(value)
         except (TypeError, ValueError):
             raise errors.ArgumentError(f"{name} is a number, not {value!r}") from None
+        array[place].name = name.encode()
     return array

@@ -2,11 +2,18 @@
 """The base of all structs in _declarations.py."""
 import ctypes
 
+from ._limits import fit, limited
+
 
 class Struct(ctypes.Structure):
     """A struct of the library, begun as its _INIT begins it; fields may be given by name."""
 
     _defaults_: dict = {}
+    _limited_: dict = {}
+
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        cls._limited_ = {name: kind for name, kind in cls._fields_ if limited(kind)}
 
     def __init__(self, **fields):
         super().__init__()
@@ -14,3 +21,8 @@ class Struct(ctypes.Structure):
             self.size = ctypes.sizeof(self)
         for name, value in {**self._defaults_, **fields}.items():
             setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        if name in self._limited_:
+            fit(self._limited_[name], value, f"{name} of {type(self).__name__}")
+        super().__setattr__(name, value)

@@ -206,7 +206,8 @@ class Archive(Handle):
         return iter(self.parameters + self.buffers)
 
     def __contains__(self, name):
-        return isinstance(name, str) and lib.cz_archive_find(self._ptr, name.encode()) >= 0
+        return (isinstance(name, str) and "\0" not in name
+                and lib.cz_archive_find(self._ptr, name.encode()) >= 0)
 
     def __getitem__(self, name: str) -> typing.Any:
         return self.read(name)
@@ -282,7 +283,6 @@ class Archive(Handle):
         return f"{number[0]:016x}{number[1]:016x}"
 
     def _place(self, name):
-        place = lib.cz_archive_find(self._ptr, text(name))
-        if place < 0:
+        if name not in self:
             raise KeyError(f"there is no tensor '{name}' in {self._info().path.decode()}")
-        return place
+        return lib.cz_archive_find(self._ptr, text(name))

@@ -14,7 +14,7 @@ import threading
 import typing
 import weakref
 
-from . import _arrays, _mesh
+from . import _arrays, _limits, _mesh
 from . import _declarations as c
 from . import errors
 from ._library import Handle, Made, call, choice, lib, status_of, text
@@ -103,6 +103,7 @@ class Group(Handle):
     @classmethod
     def threads(cls, size: int, timeout: float = 0.0) -> list[Group]:
         """A list of `size` groups, one for each rank, which are threads of this process."""
+        _limits.fit(ctypes.c_int, size, "size")
         handles = (ctypes.c_void_p * max(size, 1))()
         options = c.cz_group_options(timeout_seconds=timeout)
         call(lib.cz_group_create_threads(handles, size, options))
@@ -152,7 +153,7 @@ class Group(Handle):
     def subset(self, ranks: collections.abc.Iterable[int]) -> Group | None:
         """Make one sub-group of the listed ranks, in this order. None on all others. Collective."""
         handle, ranks = ctypes.c_void_p(), list(ranks)
-        listed = (ctypes.c_int * len(ranks))(*ranks)
+        listed = _limits.array(ctypes.c_int, ranks, "ranks")
         call(lib.cz_group_subset(self._ptr, listed, len(ranks), ctypes.byref(handle)))
         return Group(handle) if handle else None
 
@@ -210,14 +211,16 @@ class Group(Handle):
         """`prepare` returns what the function is given, and arrays to keep. Where it refuses its
         arguments C is given a count that it refuses, too, so that all ranks learn of it."""
         refused = None
+        options = c.cz_operation_options()
         try:
+            options.label = text(label)
             arguments, views = prepare()
+            function.fit(None, *arguments, None)
         except errors.ArgumentError as error:
             refused, views = error, None
             arguments = [{ctypes.c_void_p: None, ctypes.c_int64: -1}.get(kind, 0)
                          for kind in function.argtypes[1:-1]]
         self._made.prune()
-        options = c.cz_operation_options(label=text(label))
         work = ctypes.c_void_p()
         if not wait:
             options.work = ctypes.pointer(work)

@@ -7,7 +7,7 @@ import ctypes
 import math
 import typing
 
-from . import _arrays
+from . import _arrays, _limits
 from . import _declarations as c
 from . import errors
 from ._library import Handle, call, lib, text
@@ -94,7 +94,8 @@ class Model(Handle):
                 raise errors.ArgumentError(f"view '{name}' has {len(shape)} dimensions; there may "
                                            f"be {c.CZ_MAX_DIMENSIONS}")
             array[place].name, array[place].dimensions = text(name), len(shape)
-            array[place].shape[:len(shape)] = shape
+            array[place].shape[:len(shape)] = _limits.array(
+                ctypes.c_int64, shape, f"the shape of '{name}'")[:len(shape)]
         if total != here.count:
             raise errors.ArgumentError(f"the views have {total} elements, the block of values "
                                        f"{here.count}")
@@ -199,7 +200,7 @@ class Model(Handle):
         """The number of a parameter. KeyError for a name, IndexError for a number that is not
         there."""
         if isinstance(param, str):
-            number = lib.cz_model_find(self._ptr, param.encode())
+            number = -1 if "\0" in param else lib.cz_model_find(self._ptr, param.encode())
             if number < 0:
                 raise KeyError(f"there is no parameter '{param}' in the model")
             return number

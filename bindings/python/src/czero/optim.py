@@ -7,7 +7,7 @@ import ctypes
 import math
 import typing
 
-from . import _arrays
+from . import _arrays, _limits
 from . import _declarations as c
 from . import errors, state
 from ._library import Handle, Thrown, call, called, choice, hypers, lib, text
@@ -347,7 +347,7 @@ class Zero(_Stepping):
             parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view)
         if owners is not None:
             owners = list(owners)
-            options.owners = (ctypes.c_int * max(len(owners), 1))(*owners)
+            options.owners = _limits.array(ctypes.c_int, owners, "owners")
             options.owner_count = len(owners)
         if parameters_as_bucket_view:
             arrays, at = model._arrays, _arrays.at
@@ -394,7 +394,10 @@ class Zero(_Stepping):
                 owners: collections.abc.Sequence[int] | None = None) -> None:
         """Make the shards anew; state moves with its elements, and no bit of the next step
         changes."""
-        listed = None if owners is None else (ctypes.c_int * max(len(owners), 1))(*owners)
+        listed = None
+        if owners is not None:
+            owners = list(owners)
+            listed = _limits.array(ctypes.c_int, owners, "owners")
         call(lib.cz_zero_reshard(
             self._ptr, choice("partition", "cz_partition", "CZ_PARTITION_", partition), listed,
             0 if owners is None else len(owners)))

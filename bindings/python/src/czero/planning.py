@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from . import _arrays
+from . import _arrays, _limits
 from . import _declarations as c
 from ._library import Handle, call, choice, hypers, lib, text
 from .model import Model
@@ -26,7 +26,7 @@ class _Shapes(Handle):
         self._own(handle)
         if isinstance(given, dict):
             for name, (dtype, shape) in given.items():
-                listed = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+                listed = _limits.array(ctypes.c_int64, shape, f"the shape of '{name}'")
                 number = _arrays.NAMES.get(dtype, (0,))[0]
                 call(lib.cz_shapes_add(self._ptr, text(name), number, len(shape), listed,
                                        c.CZ_SHAPE_PARAM))

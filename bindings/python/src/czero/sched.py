@@ -7,7 +7,7 @@ import ctypes
 import typing
 
 from . import _declarations as c
-from . import errors, state
+from . import _limits, errors, state
 from ._library import Handle, Thrown, call, called, choice, lib
 
 if typing.TYPE_CHECKING:
@@ -69,7 +69,7 @@ class MultiStepLR(Scheduler):
 
     def __init__(self, optim: Optimizer, milestones: list[int], gamma: float = 0.1, *,
                  first_epoch: int = 0):
-        listed = (ctypes.c_int64 * max(len(milestones), 1))(*milestones)
+        listed = _limits.array(ctypes.c_int64, milestones, "milestones")
         super().__init__(optim, "multi_step", listed, len(milestones), gamma,
                          first_epoch=first_epoch)
 
@@ -236,7 +236,7 @@ class SequentialLR(_OfSchedulers):
                                        f"{len(schedulers)} schedulers; wanted are "
                                        f"{len(schedulers) - 1}")
         super().__init__(schedulers, "sequential",
-                         (ctypes.c_int64 * max(len(milestones), 1))(*milestones))
+                         _limits.array(ctypes.c_int64, milestones, "milestones"))
 
 
 class ChainedScheduler(_OfSchedulers):

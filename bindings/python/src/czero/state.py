@@ -3,7 +3,7 @@
 float, str, lists of str, arrays, and dictionaries; always a copy."""
 import ctypes
 
-from . import _arrays
+from . import _arrays, _limits
 from . import _declarations as c
 from . import errors
 from ._library import call, lib
@@ -112,7 +112,7 @@ def _write(handle, values, path):
             if not all(isinstance(one, str) for one in value):
                 raise errors.ArgumentError(f"'{where}' is a list of something else than texts; "
                                            "numbers go into an array")
-            texts = (ctypes.c_char_p * len(value))(*[one.encode() for one in value])
+            texts = _limits.array(ctypes.c_char_p, [one.encode() for one in value], f"'{where}'")
             call(lib.cz_state_dict_set_texts(handle, key, texts, len(value)))
         else:
             here = _arrays.view(value, f"'{where}'")
