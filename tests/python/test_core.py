@@ -1115,6 +1115,16 @@ class Limits(unittest.TestCase):
         with self.assertRaises(KeyError):
             model.index("b\0")
 
+    def test_bytes_are_broadcast_from_what_is_bytes_and_from_no_text(self):
+        with self.assertRaises(TypeError):
+            czero.Group.self_().broadcast_bytes("hello")
+        for given in (b"hel\0lo", bytearray(b"hel\0lo"), memoryview(b"ohlle\0h")[::-1][:0:-1],
+                      memoryview(b"hel\0lo")):
+            wanted = bytes(given)
+            got = czero.launch(lambda group: group.broadcast_bytes(given if group.rank == 1 else b"",
+                                                                   1), 2)
+            self.assertEqual(got, [wanted, wanted])
+
     def test_an_exception_with_nul_in_its_text_is_told(self):
         def run(group):
             raise ValueError("half\0of it")

@@ -310,8 +310,9 @@ class Group(Handle):
             return (one.address, out.address, count, one.number), (one, out)
         return self._start(lib.cz_all_to_all, prepare, label, wait)
 
-    def broadcast_bytes(self, data: bytes = b"", root: int = 0) -> bytes:
+    def broadcast_bytes(self, data: bytes | bytearray | memoryview = b"", root: int = 0) -> bytes:
         """Bytes of a length that only the root knows; returns them on every rank."""
+        data = memoryview(data).tobytes()  # a TypeError for a text, which has no bytes of its own
         out, length = ctypes.c_void_p(), ctypes.c_size_t()
         call(lib.cz_broadcast_object(self._ptr, data, len(data), root, ctypes.byref(out),
                                      ctypes.byref(length)))
