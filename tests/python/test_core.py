@@ -888,7 +888,7 @@ class Life(unittest.TestCase):
 
         @_library.called
         def inside():
-            _library._destroy(lambda _: order.append("end"), None, None)
+            _library._destroy(lambda _: order.append("end"), _library.Held(None), None)
             czero.Group.self_()
             order.append("callback")
         inside()
@@ -1052,6 +1052,58 @@ except KeyboardInterrupt:
                               text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(czero.__version__, done.stdout)
+
+
+class Closing(unittest.TestCase):
+    """What a call uses does not end before it, whoever closes it."""
+
+    def test_in_a_step_of_its_own(self):
+        def run(group, what):
+            model = czero.Model({"a": (np.ones(100000, np.float32), np.ones(100000, np.float32))})
+            zero = czero.Zero(group, model, "adamw", lr=0.1)
+
+            def closure():
+                {"zero": zero, "model": model}[what].close()
+                return 1.0
+            self.assertEqual(zero.step(closure).loss, 1.0)
+            with self.assertRaisesRegex(czero.StateError, "closed"):
+                zero.step()
+            return float(model.value("a")[0]) if what == "zero" else None
+        for what in ("zero", "model"):
+            for ranks in (1, 2, 3):
+                found = czero.launch(run, ranks, arguments=(what,), timeout=20)
+                self.assertEqual(len(set(found)), 1)
+
+    def test_by_another_thread_during_a_step(self):
+        code = """
+import czero, numpy as np, sys, threading
+def run(group, what):
+    model = czero.Model({"a": (np.ones(100000, np.float32), np.ones(100000, np.float32))})
+    zero = czero.Zero(group, model, "adamw", lr=0.1)
+    inside, closed = threading.Event(), threading.Event()
+    def close():
+        inside.wait()
+        {"zero": zero, "model": model, "group": group}[what].close()
+        closed.set()
+    closer = threading.Thread(target=close)
+    closer.start()
+    zero.step(lambda: (inside.set(), closed.wait(), 1.0)[2])
+    try:
+        zero.step()
+    except czero.StateError:
+        pass
+    else:
+        sys.exit("not closed")
+    closer.join()
+for ranks in (1, 2):
+    for what in ("zero", "model"):
+        czero.launch(run, ranks, arguments=(what,), timeout=20)
+for what in ("zero", "model", "group"):
+    run(czero.Group.self_(), what)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 class Limits(unittest.TestCase):

@@ -15,6 +15,36 @@ from ._limits import fit, limited
 FOLDER = pathlib.Path(__file__).resolve().parent
 
 
+class Held(ctypes.c_void_p):
+    """The address of an object of the library, which does not end while a call uses it, or uses
+    what needs it: not in a function that the call calls, and not in another thread."""
+
+    def __init__(self, address, needs=()):
+        super().__init__(address)
+        self.all = [self, *(one for need in needs for one in getattr(need, "all", ()))]
+        self.users, self.ended, self.end = 0, False, None
+
+
+_using = threading.RLock()  # since Python may collect garbage, and end things, while it is held
+
+
+def _enter(held):
+    with _using:
+        if any(one.ended for one in held):
+            raise errors.StateError("another thread has just closed this, or what it needs")
+        for one in held:
+            one.users += 1
+
+
+def _leave(held):
+    with _using:
+        for one in reversed(held):  # so that what needs others ends first
+            one.users -= 1
+            if one.users == 0 and one.end is not None:
+                _put_off(*one.end)
+                one.end = None
+
+
 class _Function:
     """A function of the library, which refuses what ctypes would change on the way."""
 
@@ -30,7 +60,14 @@ class _Function:
 
     def __call__(self, *arguments):
         self.fit(*arguments)
-        return self._function(*arguments)
+        held = [one for given in arguments if type(given) is Held for one in given.all]
+        if not held:
+            return self._function(*arguments)
+        _enter(held)
+        try:
+            return self._function(*arguments)
+        finally:
+            _leave(held)
 
 
 def _load():
@@ -143,7 +180,8 @@ class Thrown:
 
 class Handle:
     """An object of the library. It ends with ``close()``, with a ``with`` block, when nothing
-    refers to it any more, or with the interpreter; twice is once."""
+    refers to it any more, or with the interpreter; twice is once. While a call uses it, its end is
+    put off until that call is back."""
 
     _destroy = ""  # the name of the C function
 
@@ -155,8 +193,10 @@ class Handle:
             group: that it was made on, which it does not outlive.
             needs: without which nothing can be done with it but to end it.
         """
-        self._handle, self._needs = handle, needs
-        self._end = weakref.finalize(self, _destroy, getattr(lib, self._destroy), handle.value,
+        self._needs = needs
+        below = needs if group is None else (*needs, group)
+        self._handle = Held(handle.value, [one._handle for one in below])
+        self._end = weakref.finalize(self, _destroy, getattr(lib, self._destroy), self._handle,
                                      keep)
         if group is not None:
             group._made.add(self._end)
@@ -228,23 +268,33 @@ def _let_go(work):
     lib.cz_work_destroy(ctypes.byref(ctypes.c_void_p(work)))
 
 
-_later: collections.deque = collections.deque()  # what was to end inside a function of Python's
+_later: collections.deque = collections.deque()  # what was to end inside a call
 
 
-def _destroy(function, address, keep):
+def _destroy(function, held, keep):
+    with _using:
+        held.ended = True
+        if held.users:
+            held.end = (function, held, keep)
+            return
     if here.depth == 0:
         _end_the_rest()
-        _end(function, address, keep)
-    elif isinstance(keep, Made):  # after what was made on it
-        _later.append((function, address, keep))
+        _end(function, held, keep)
     else:
-        _later.appendleft((function, address, keep))
+        _put_off(function, held, keep)
 
 
-def _end(function, address, keep):
+def _put_off(function, held, keep):
+    if isinstance(keep, Made):  # after what was made on it
+        _later.append((function, held, keep))
+    else:
+        _later.appendleft((function, held, keep))
+
+
+def _end(function, held, keep):
     if isinstance(keep, Made):
         keep.end()
-    function(ctypes.byref(ctypes.c_void_p(address)))
+    function(ctypes.byref(ctypes.c_void_p(held.value)))
 
 
 def _end_the_rest():

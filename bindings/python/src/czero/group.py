@@ -17,7 +17,7 @@ import weakref
 from . import _arrays, _limits, _mesh
 from . import _declarations as c
 from . import errors
-from ._library import Handle, Made, call, choice, lib, status_of, text
+from ._library import Handle, Held, Made, call, choice, lib, status_of, text
 
 #: Whatever has DLPack or the buffer protocol; see czero/_arrays.py.
 Array = typing.Any
@@ -30,7 +30,7 @@ class Work(Handle):
     even where nothing refers to this object any more."""
 
     def __init__(self, handle, keep, group):
-        self._handle, self._needs, self._kept = handle, (), [keep]
+        self._handle, self._needs, self._kept = Held(handle.value, [group._handle]), (), [keep]
         self._end = weakref.finalize(self, group._made.leave_alone, handle.value, self._kept)
         group._made.add(self._end)
 
@@ -61,7 +61,7 @@ class Group(Handle):
     def __init__(self, handle, borrowed=False):
         self._made, self._borrowed = Made(), None
         if borrowed:
-            self._borrowed = ctypes.c_void_p(handle)
+            self._handle = self._borrowed = ctypes.c_void_p(handle)
         else:
             self._own(handle, keep=self._made)
 

@@ -221,6 +221,7 @@ class _OfSchedulers(Scheduler):
         super().__init__(None, function, handles, len(schedulers), *more, keep=kept)
         self.optim, self._members = schedulers[0].optim, schedulers
         self._needs = (self.optim,)
+        self._handle.all += self.optim._handle.all
         for one in schedulers:  # they belong to this one now
             one._end.detach()
 
