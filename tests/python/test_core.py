@@ -1105,6 +1105,42 @@ for what in ("zero", "model", "group"):
                               timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_a_bucket_ends_with_its_pass(self):
+        code = """
+import czero, numpy as np, sys
+kept = []
+def run(group, how):
+    ddp = czero.DDP(group, czero.Model({"a": (np.ones(4, np.float32), np.ones(4, np.float32))}))
+    def hook(bucket):
+        bucket.all_reduce("average")
+        bucket.then(lambda same: same.buffer[:1])
+        kept.append(bucket)
+    ddp.register_hook(hook)
+    ddp.begin()
+    ddp.mark_ready("a")
+    if how == "closed":
+        ddp.close()
+    else:
+        getattr(ddp, how)()
+    refuses()
+def refuses():
+    for use in (lambda one: one.buffer, lambda one: one.params, lambda one: one.rank,
+                lambda one: one.reduce(), lambda one: one.memory("f32", 1),
+                lambda one: one.all_reduce(), lambda one: one.then(print)):
+        try:
+            use(kept[-1])
+        except czero.StateError as error:
+            assert "pass" in str(error), error
+        else:
+            sys.exit("used")
+for how in ("finish", "abandon", "closed"):
+    czero.launch(run, 1, arguments=(how,))
+    refuses()
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
 
 class Limits(unittest.TestCase):
     """What ctypes would change without a word."""

@@ -55,7 +55,7 @@ class DDP(Handle):
             parts=parts and parts._ptr)
         call(lib.cz_ddp_create(ctypes.byref(handle), group._ptr, model._ptr, options))
         # Functions that the library calls.
-        self._kept: dict = {"hook": None, "pass": -1, "then": []}
+        self._kept: dict = {"hook": None, "pass": -1, "then": [], "live": [True]}
         self._own(handle, keep=self._kept, group=group, needs=(model,))
 
     def begin(self, sync: bool = True) -> None:
@@ -76,12 +76,21 @@ class DDP(Handle):
             StateError: on all ranks: a parameter was not marked, on which rank and in which bucket.
             What a hook raised here; other ranks get an error with its text.
         """
-        call(lib.cz_ddp_finish(self._ptr), self._thrown)
+        status = lib.cz_ddp_finish(self._ptr)
+        self._end_buckets()
+        call(status, self._thrown)
 
     def abandon(self) -> None:
         """End a pass that this rank cannot complete: the others get a StateError."""
-        call(lib.cz_ddp_abandon(self._ptr))
+        status = lib.cz_ddp_abandon(self._ptr)
+        self._end_buckets()
+        call(status)
         self._thrown.take()
+
+    def _end_buckets(self):
+        """No pass is under way: who has kept a Bucket has nothing in it any more."""
+        self._kept["live"][0] = False
+        self._kept["live"] = [True]
 
     @contextlib.contextmanager
     def backward(self, sync: bool = True):
@@ -122,10 +131,10 @@ class DDP(Handle):
             raise errors.ArgumentError("a hook is the name of a built-in one, or a function")
         if result not in ("whole", "slice"):
             raise errors.ArgumentError(f"result is whole or slice, not {result!r}")
-        thrown, kept = self._thrown, self._kept
+        thrown, kept, end = self._thrown, self._kept, self._end
 
         def run(_, handle):
-            hook(Bucket(ctypes.c_void_p(handle), thrown, kept))
+            hook(Bucket(ctypes.c_void_p(handle), thrown, kept, end))
         given = c.cz_hook(name=text(name or getattr(hook, "__name__", "hook")),
                           result=c.CZ_HOOK_WHOLE if result == "whole" else c.CZ_HOOK_SLICE)
         given.run = type(given.run)(thrown.guard(run))
@@ -158,14 +167,22 @@ class DDP(Handle):
 
 
 class Bucket:
-    """One bucket of one pass, as a hook sees it, until all has ended that the hook started."""
+    """One bucket of one pass, as a hook sees it, until all has ended that the hook started; after
+    the pass it raises StateError."""
 
-    def __init__(self, handle, thrown, kept):
+    def __init__(self, handle, thrown, kept, end):
         self._handle, self._thrown, self._kept = handle, thrown, kept
+        self._live, self._end = kept["live"], end
+
+    @property
+    def _ptr(self):
+        if not self._live[0] or not self._end.alive:
+            raise errors.StateError("this Bucket has ended with the pass that it belonged to")
+        return self._handle
 
     def _info(self):
         info = c.cz_bucket_info()
-        call(lib.cz_bucket_get_info(self._handle, info))
+        call(lib.cz_bucket_get_info(self._ptr, info))
         return info
 
     @property
@@ -203,14 +220,14 @@ class Bucket:
         found = []
         for place in range(self._info().param_count):
             one = c.cz_bucket_param()
-            call(lib.cz_bucket_get_param(self._handle, place, one))
+            call(lib.cz_bucket_get_param(self._ptr, place, one))
             found.append((one.param, one.offset))
         return found
 
     def memory(self, dtype: str, count: int) -> typing.Any:
         """A flat array that lives until the bucket's work has ended, for other forms of it."""
         address = ctypes.c_void_p()
-        call(lib.cz_bucket_memory(self._handle, lib.cz_device_cpu(),
+        call(lib.cz_bucket_memory(self._ptr, lib.cz_device_cpu(),
                                   count * _arrays.SIZES[dtype], ctypes.byref(address)))
         return _arrays.at(address.value, dtype, (count,), None)
 
@@ -226,7 +243,7 @@ class Bucket:
 
     def reduce(self, op: str = "average") -> None:
         """Start the reduction of every element to its owner: what is done without a hook."""
-        call(lib.cz_bucket_reduce(self._handle, _op(op)))
+        call(lib.cz_bucket_reduce(self._ptr, _op(op)))
 
     def then(self, function: collections.abc.Callable[[Bucket], None]) -> None:
         """Call ``function(bucket)`` once all has ended that was started, unless it failed; it
@@ -244,4 +261,4 @@ class Bucket:
         if self._kept["pass"] != self.passes:  # those of the pass before have all been called
             self._kept["pass"], self._kept["then"] = self.passes, []
         self._kept["then"].append(callback)
-        call(lib.cz_bucket_then(self._handle, callback, None))
+        call(lib.cz_bucket_then(self._ptr, callback, None))

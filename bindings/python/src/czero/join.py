@@ -105,6 +105,9 @@ class Join:
     def __exit__(self, _kind, exception, _traceback):
         body = c.CZ_OK if exception is None else status_of(exception)
         status = lib.cz_join_end(ctypes.byref(self._handle), body)
+        for joined in self.joinables:
+            if isinstance(joined, DDP):  # it has made passes for other ranks
+                joined._end_buckets()
         if exception is None:
             self._check(status)
         return False  # the exception of the block goes on
