@@ -1213,6 +1213,21 @@ class Limits(unittest.TestCase):
                                                                    1), 2)
             self.assertEqual(got, [wanted, wanted])
 
+    def test_scalars_of_numpy_are_numbers_in_a_dictionary(self):
+        given = {"int": np.int64(-3), "single": np.float32(0.1), "double": np.float64(0.1),
+                 "flag": np.bool_(True), "unsigned": np.uint8(200)}
+        with state.Given(given) as handle:
+            found = state._read(handle)
+        self.assertEqual(found, {name: value.item() for name, value in given.items()})
+        self.assertEqual([type(value) for value in found.values()], [int, float, float, int, int])
+        with self.assertRaises(czero.ArgumentError):
+            state.Given({"large": np.uint64(2**63)}).__enter__()
+
+    def test_betas_are_two_numbers(self):
+        for wrong in ((1,), (0.9, 0.99, 0.999), 0.9):
+            self.refused("betas are two numbers, not", czero.Optim, make_model()[0], "adamw",
+                         lr=0.1, betas=wrong)
+
     def test_an_exception_with_nul_in_its_text_is_told(self):
         def run(group):
             raise ValueError("half\0of it")

@@ -327,7 +327,11 @@ def hypers(values):
     pairs = []
     for name, value in values.items():
         if name == "betas":
-            pairs += [("beta1", value[0]), ("beta2", value[1])]
+            try:
+                beta1, beta2 = value
+            except (TypeError, ValueError):
+                raise errors.ArgumentError(f"betas are two numbers, not {value!r}") from None
+            pairs += [("beta1", beta1), ("beta2", beta2)]
         else:
             pairs.append((name, value))
     array = (c.cz_hyper * (len(pairs) + 1))()

@@ -2,6 +2,7 @@
 """State dictionaries: what the library keeps in one is a dictionary of Python's here, of int,
 float, str, lists of str, arrays, and dictionaries; always a copy."""
 import ctypes
+import sys
 
 from . import _arrays, _limits
 from . import _declarations as c
@@ -95,6 +96,8 @@ def _write(handle, values, path):
             raise errors.ArgumentError(f"keys of a state dictionary are texts; '{path}' has "
                                        f"{name!r}")
         key = name.encode()
+        if (numpy := sys.modules.get("numpy")) and isinstance(value, numpy.generic):
+            value = value.item()  # a scalar of NumPy's, such as the mean of an array
         if isinstance(value, int):
             if not -2**63 <= value < 2**63:
                 raise errors.ArgumentError(f"'{where}' is {value}, which is no number of 64 bits; "
