@@ -56,7 +56,7 @@ class _Function:
     def fit(self, *arguments):
         """Raise ArgumentError if the call would, and do nothing else."""
         for place, kind, what in self._limited:
-            fit(kind, arguments[place], what)
+            fit(what, kind, arguments[place])
 
     def __call__(self, *arguments):
         self.fit(*arguments)

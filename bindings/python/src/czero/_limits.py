@@ -16,28 +16,29 @@ def limited(kind):
     return kind in _RANGES or kind is ctypes.c_char_p
 
 
-def fit(kind, value, what):
+def fit(what, kind, value):
     """Refuse a value that a `kind` would change. What it does not take at all is ctypes' affair.
 
     Raises:
         ArgumentError: `what` is outside of the range, or has a NUL.
     """
-    from . import errors  # which needs the declarations, which need this
-
     if kind is ctypes.c_char_p:
         if isinstance(value, bytes) and b"\0" in value:
-            raise errors.ArgumentError(f"{what} is {value.decode(errors='replace')!r}; texts have "
-                                       "no NUL in them")
+            _refuse(f"{what} is {value.decode(errors='replace')!r}; texts have no NUL in them")
     elif hasattr(value, "__index__"):
         least, most = _RANGES[kind]
         if not least <= operator.index(value) <= most:
-            raise errors.ArgumentError(f"{what} is {value}; wanted is a whole number from {least} "
-                                       f"to {most}")
+            _refuse(f"{what} is {value}; wanted is a whole number from {least} to {most}")
+
+
+def _refuse(sentence):
+    from . import errors  # which needs the declarations, which need this module
+    raise errors.ArgumentError(sentence)
 
 
 def array(kind, values, what):
     """An array for C of a list of `kind`; of at least one element, since C wants an address."""
     values = list(values)
     for place, value in enumerate(values):
-        fit(kind, value, f"{what}[{place}]")
+        fit(f"{what}[{place}]", kind, value)
     return (kind * max(len(values), 1))(*values)

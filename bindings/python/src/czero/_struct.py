@@ -13,7 +13,8 @@ class Struct(ctypes.Structure):
 
     def __init_subclass__(cls):
         super().__init_subclass__()
-        cls._limited_ = {name: kind for name, kind in cls._fields_ if limited(kind)}
+        cls._limited_ = {name: (f"{name} of {cls.__name__}", kind)
+                         for name, kind in cls._fields_ if limited(kind)}
 
     def __init__(self, **fields):
         super().__init__()
@@ -23,6 +24,6 @@ class Struct(ctypes.Structure):
             setattr(self, name, value)
 
     def __setattr__(self, name, value):
-        if name in self._limited_:
-            fit(self._limited_[name], value, f"{name} of {type(self).__name__}")
+        if (limit := self._limited_.get(name)) is not None:
+            fit(*limit, value)
         super().__setattr__(name, value)

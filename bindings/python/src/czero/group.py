@@ -103,7 +103,7 @@ class Group(Handle):
     @classmethod
     def threads(cls, size: int, timeout: float = 0.0) -> list[Group]:
         """A list of `size` groups, one for each rank, which are threads of this process."""
-        _limits.fit(ctypes.c_int, size, "size")
+        _limits.fit("size", ctypes.c_int, size)
         handles = (ctypes.c_void_p * max(size, 1))()
         options = c.cz_group_options(timeout_seconds=timeout)
         call(lib.cz_group_create_threads(handles, size, options))
