@@ -1209,8 +1209,8 @@ class Limits(unittest.TestCase):
         for given in (b"hel\0lo", bytearray(b"hel\0lo"), memoryview(b"ohlle\0h")[::-1][:0:-1],
                       memoryview(b"hel\0lo")):
             wanted = bytes(given)
-            got = czero.launch(lambda group: group.broadcast_bytes(given if group.rank == 1 else b"",
-                                                                   1), 2)
+            got = czero.launch(
+                lambda group: group.broadcast_bytes(given if group.rank == 1 else b"", 1), 2)
             self.assertEqual(got, [wanted, wanted])
 
     def test_scalars_of_numpy_are_numbers_in_a_dictionary(self):
