@@ -26,7 +26,7 @@ void cz__rendezvous_set_destroy(cz__rendezvous_set **set);
 /* Operations of a group that may be under way in it at the same time, and more that wait. */
 enum { CZ__RENDEZVOUS_RING = 8 };
 /* Small data lie beside what a rank says: so many bytes of each. */
-enum { CZ__PLACE_BYTES = 512 };
+enum { CZ__PLACE_BYTES = 4608 };
 /* What one takes; and those that a group has from the start. */
 size_t cz__rendezvous_bytes(int size);
 size_t cz__rendezvous_ring_bytes(int size);
