@@ -83,8 +83,8 @@ if [ -x "$examples/12_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     [ "$(wc -l <"$work/e/metrics.jsonl")" = $((step + 8)) ] || fail "12_gpt did not go on under mpirun"
     cmp "$work/e.losses" "$work/f.losses" || fail "12_gpt stopped under mpirun has other losses"
 
-    # with hooks: the same losses; of what all_reduce sends as much, but for headers, which are
-    # fewer in one way
+    # with hooks: the same losses; of what all_reduce sends about as much: headers are fewer in one
+    # way, and between processes a bucket that fits beside its header goes to all ranks whole
     small="$small --hook all_reduce,reduce_scatter,fp16_compress(powersgd),quantize_per_tensor,post_local_sgd"
     # shellcheck disable=SC2086
     "$examples/12_gpt" $small --ranks "$ranks" --out "$work/c"
@@ -98,6 +98,6 @@ if [ -x "$examples/12_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     for run in c d; do
         sed -n 's/.*"all_to_all_reduce": \([0-9.]*\).*/\1/p' "$work/$run/summary.json" >"$work/$run.ratios"
     done
-    paste "$work/c.ratios" "$work/d.ratios" | awk '{ lines++; if ($2 < 0.95 * $1 || $2 > 1.05 * $1) bad = 1 }
+    paste "$work/c.ratios" "$work/d.ratios" | awk '{ lines++; if ($2 < 0.9 * $1 || $2 > 1.1 * $1) bad = 1 }
         END { exit bad || lines != 5 }' || fail "12_gpt --hook under mpirun sends another share"
 fi
