@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
+#include "io/stream.h"
 
 static void begin(cz__text *path, const char *folder)
 {
@@ -118,9 +119,12 @@ bool cz__head_read(cz__head *head, int folder, const char *name)
     const int file = cz__open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0)
         return false;
+    errno = EINVAL;
     const bool regular = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
-    const ssize_t got = regular ? pread(file, text, HEAD_BYTES, 0) : -1;
+    const ssize_t got = regular ? cz__system_used.read(file, text, HEAD_BYTES, 0) : -1;
+    const int error = errno;
     close(file);
+    errno = error;
     if (got < 0)
         return false;
     const char *begin = got > 8 && text[8] == '{' ? text + 8 : text; /* of safetensors */
@@ -139,6 +143,7 @@ typedef struct removing {
     cz__head head;    /* of its index; zeroed: it has none */
     char other[256];  /* something that stays; "": nothing */
     bool alike;       /* something does that could be of a generation of which nothing is known */
+    int unread;       /* an errno: why nobody knows whose `other` is */
 } removing;
 
 static cz_status refused(const char *what, const char *path, const char *name)
@@ -161,22 +166,26 @@ static bool has_name(const cz__head *known, const char *name)
            strcmp(suffix, "json.tmp") == 0;
 }
 
-/* What was not written to its end may not say whose it is. */
-static bool is_ours(const removing *r, const char *name)
+/* What was not written to its end may not say whose it is. What cannot be read is nobody's; *unread
+ * is why. */
+static bool is_ours(const removing *r, const char *name, int *unread)
 {
     cz__head head;
     if (!has_name(&r->head, name))
         return false;
-    return !cz__head_read(&head, r->folder, name) || !head.id[0] || !r->head.id[0] ||
-           strcmp(head.id, r->head.id) == 0;
+    if (cz__head_read(&head, r->folder, name))
+        return !head.id[0] || !r->head.id[0] || strcmp(head.id, r->head.id) == 0;
+    *unread = errno;
+    return errno == ENOENT;
 }
 
 static cz_status remove_files(removing *r, DIR *directory)
 {
     struct dirent *entry;
     struct stat about;
-    while ((entry = readdir(directory))) {
+    for (errno = 0; (entry = readdir(directory)); errno = 0) {
         const char *name = entry->d_name;
+        int unread = 0;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
             continue;
         if (fstatat(r->folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -186,14 +195,15 @@ static cz_status remove_files(removing *r, DIR *directory)
         }
         if (strcmp(name, HIDDEN) == 0 && S_ISREG(about.st_mode))
             continue;
-        if (!S_ISREG(about.st_mode) || !is_ours(r, name)) {
+        if (!S_ISREG(about.st_mode) || !is_ours(r, name, &unread)) {
             memcpy(r->other, name, strlen(name) + 1);
+            r->unread = unread;
             r->alike = r->alike || has_name(&(cz__head){0}, name);
         } else if (unlinkat(r->folder, name, 0) != 0 && errno != ENOENT) {
             return refused("removed", r->path, name);
         }
     }
-    return CZ_OK;
+    return errno ? refused("read", r->path, "") : CZ_OK;
 }
 
 /* First the index, so that the generation does not count any more: it gets the name of one that was
@@ -205,8 +215,9 @@ static cz_status hide_index(removing *r)
     if (fstatat(r->folder, INDEX, &about, AT_SYMLINK_NOFOLLOW) != 0) {
         if (errno != ENOENT)
             return refused("seen", r->path, INDEX);
-        (void)cz__head_read(&r->head, r->folder, HIDDEN);
-        return CZ_OK;
+        return cz__head_read(&r->head, r->folder, HIDDEN) || errno == ENOENT
+                   ? CZ_OK
+                   : refused("read", r->path, HIDDEN);
     }
     if (S_ISREG(about.st_mode) && !cz__head_read(&r->head, r->folder, INDEX))
         return refused("read", r->path, INDEX);
@@ -237,6 +248,9 @@ static cz_status remove_all(removing *r)
 
 static cz_status remove_folder(const removing *r, int folder, const char *name)
 {
+    if (r->other[0] && r->unread)
+        return cz__fail(CZ_ERR_IO, "%s: '%s' in it cannot be read, and stays: %s", r->path,
+                        cz__show(r->other).text, strerror(r->unread));
     if (r->other[0])
         return cz__fail(CZ_ERR_IO, "%s: '%s' in it is not of this generation, and stays", r->path,
                         cz__show(r->other).text);

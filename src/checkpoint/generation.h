@@ -52,7 +52,8 @@ cz_status cz__survey_newest(const cz__survey *survey, int64_t *number);
 cz_status cz__survey_next(cz__survey *survey, const cz__generation **list, int *count);
 void cz__survey_end(cz__survey **survey); /* accepts NULL and *NULL */
 
-/* What the beginning of a file says, if it is a regular file; links are not followed. */
+/* What the beginning of a file says; false with errno: it is no regular file, or cannot be read;
+ * links are not followed. */
 typedef struct cz__head {
     bool index;     /* it is an index of ours */
     bool blank;     /* there is nothing */

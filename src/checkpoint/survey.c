@@ -141,22 +141,24 @@ static int by_job(const void *a, const void *b)
 /* How much speaks for each world size, and the number itself: marks; but where there are those of
  * several, first of all the index. A single file of a name that others chose makes nothing
  * incomplete. */
-static int64_t choose_world_size(const cz__survey *s, int i, int folder)
+static cz_status choose_world_size(const cz__survey *s, int i, int folder, const char *name,
+                                   int64_t *best)
 {
     const mark *marks = s->marks + s->begins[i];
     const int64_t count = s->begins[i + 1] - s->begins[i];
-    int64_t best = 0;
     cz__head head = {0};
-    if (count > 0 && marks[0].world_size != marks[count - 1].world_size)
-        (void)cz__head_read(&head, folder, "index.json");
+    *best = 0;
+    if (count > 0 && marks[0].world_size != marks[count - 1].world_size &&
+        !cz__head_read(&head, folder, "index.json") && errno != ENOENT && errno != ELOOP)
+        return unreadable(s->path, name);
     for (int64_t at = 0, end; at < count; at = end) {
         for (end = at; end < count && marks[end].world_size == marks[at].world_size;)
             end++;
         const int64_t says = (int64_t)(head.world_size == marks[at].world_size) << 56 |
                              (end - at) << 28 | marks[at].world_size;
-        best = says > best ? says : best;
+        *best = says > *best ? says : *best;
     }
-    return best;
+    return CZ_OK;
 }
 
 /* What cannot be read is an error and not empty: a save takes away what is not complete. */
@@ -172,7 +174,7 @@ static cz_status look(cz__survey *s, int i, int64_t *world_size, bool *indexed)
                    ? CZ_OK
                    : unreadable(s->path, name);
     DIR *directory = cz__list_folder(folder);
-    const cz_status status =
+    cz_status status =
         directory ? add_marks(s, directory, name, indexed) : unreadable(s->path, name);
     if (directory)
         closedir(directory);
@@ -180,7 +182,8 @@ static cz_status look(cz__survey *s, int i, int64_t *world_size, bool *indexed)
     if (s->begins[i + 1] > s->begins[i])
         qsort(s->marks + s->begins[i], (size_t)(s->begins[i + 1] - s->begins[i]), sizeof *s->marks,
               by_job);
-    *world_size = choose_world_size(s, i, folder);
+    if (!status)
+        status = choose_world_size(s, i, folder, name, world_size);
     close(folder);
     return status;
 }

@@ -169,6 +169,42 @@ TEST(nothing_of_ours_is_left_beside_what_stays)
     assert_int_equal(entries(old), 2);
 }
 
+/* A medium that fails says nothing of whose a file is: nothing that cannot be read is removed. */
+static ssize_t fail_for_victim(int file, void *data, size_t count, off_t offset)
+{
+    if (!is_victim(file))
+        return pread(file, data, count, offset);
+    errno = EIO;
+    return -1;
+}
+
+static void assert_kept_unread(const char *name, int left)
+{
+    char old[SMALL_PATH], path[2 * SMALL_PATH];
+    save(1, 1);
+    snprintf(old, sizeof old, "%s/00000001-step-1", folder);
+    snprintf(path, sizeof path, "%s/%s", old, name);
+    victim = path;
+    cz__system_used.read = fail_for_victim;
+    save(2, 3);
+    victim = NULL;
+    cz__system_used = cz__system_own;
+    if (entries(old) != left || !exists(old, name))
+        fail_msg("%s cannot be read: %d files are left", name, entries(old));
+    save(4, 4); /* now it can, and the index is still there to tell whose it is */
+    assert_false(exists(folder, "00000001-step-1"));
+    remove_folder(folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+}
+
+TEST(what_cannot_be_read_stays)
+{
+    assert_kept_unread("rank-00000-of-00002.json", 2);
+    assert_kept_unread("rank-00001-of-00002.safetensors", 2);
+    assert_kept_unread("common.safetensors", 2);
+    assert_kept_unread("index.json", 6);
+}
+
 TEST(a_link_on_the_way_to_the_folder_is_followed)
 {
     char link[SMALL_PATH], through[2 * SMALL_PATH];
