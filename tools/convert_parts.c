@@ -274,9 +274,27 @@ static void count_lost(conversion *c)
             c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;
 }
 
+/* Each part is two files, and a millisecond or so, whatever it holds. */
+enum { FEW_RANKS = 4096 };
+
+static cz_status check_ranks(const conversion *c)
+{
+    const cz__index *index = &c->input->index;
+    int64_t elements = 0;
+    for (int64_t p = 0; p < index->param_count; p++)
+        elements += index->stored[p].count;
+    return c->ranks <= FEW_RANKS || c->ranks <= elements
+               ? CZ_OK
+               : cz_fail(CZ_ERR_ARGUMENT,
+                         "--ranks %d: the parameters have %" PRId64
+                         " elements, so most of the parts would have none; wanted at most %" PRId64,
+                         c->ranks, elements, elements > FEW_RANKS ? elements : FEW_RANKS);
+}
+
 cz_status convert_to_parts(conversion *c)
 {
     parting p = {.c = c};
+    CZ_TRY(check_ranks(c));
     char *folder = cz__path_copy(c->to);
     if (!folder)
         return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a path");

@@ -256,26 +256,18 @@ static cz_status add_state(const making *m, cz_state_dict *state)
     return CZ_OK;
 }
 
-/* A group of a file that names a parameter twice has more members than there are parameters, and
- * `list` no room for them. */
+/* There is room: whoever reads an index sees to it that a parameter is in no group twice. */
 static cz_status list_members(const making *m, const cz_state_dict *group, const char **list,
                               int64_t *count)
 {
     const view *v = m->v;
     const char *const *names;
-    const int64_t most = m->input->index.param_count;
     int64_t members;
     CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &members));
     for (int64_t k = 0; k < members; k++) {
         const int64_t old = cz__index_find(&v->original->index, names[k]);
-        for (int64_t i = find_first(v, old); i < v->count && v->places[i].stored == old; i++) {
-            if (*count == most)
-                return cz_fail(CZ_ERR_FORMAT,
-                               "a parameter group has more members than there are "
-                               "parameters: the last one, '%s', or another is in it twice",
-                               cz__show(names[k]).text);
+        for (int64_t i = find_first(v, old); i < v->count && v->places[i].stored == old; i++)
             list[(*count)++] = v->places[i].name;
-        }
     }
     return CZ_OK;
 }
@@ -358,6 +350,12 @@ static cz_status add_metadata(making *m, json_t *to, const char *key, json_t *va
                        cz__show(text).text, cz__show(key).text);
     CZ_TRY(convert_rules_rename(m->rules, text, &m->name));
     CZ_TRY(convert_rules_rename(m->rules, key, &m->renamed));
+    if (strcmp(cz__text_get(&m->name), cz__text_get(&m->renamed)) == 0)
+        return CZ_OK; /* both names have become one */
+    if (cz__index_find(&m->input->index, cz__text_get(&m->renamed)) >= 0)
+        return cz_fail(
+            CZ_ERR_ARGUMENT, "a tensor would be called '%s', and '%s', another name of '%s', too",
+            cz__show(cz__text_get(&m->renamed)).text, cz__show(key).text, cz__show(text).text);
     if (json_object_get(to, cz__text_get(&m->renamed)))
         return cz_fail(CZ_ERR_ARGUMENT, "two tied names would be called '%s'",
                        cz__show(cz__text_get(&m->renamed)).text);
@@ -393,8 +391,8 @@ static cz_status make(making *m)
     if (!m->splits)
         index->map = from->map; /* of the same parameters */
     CZ_TRY(make_optimizer(m));
-    CZ_TRY(make_metadata(m));
-    return cz__index_complete(index);
+    CZ_TRY(cz__index_complete(index));
+    return make_metadata(m);
 }
 
 cz_status convert_view(cz__input *input, cz__input *original, convert_rules *rules)

@@ -93,6 +93,50 @@ bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const ch
     return false;
 }
 
+/* ---- parameter groups ---- */
+
+static cz_status check_members(const cz__index *index, const char *path, const char *number,
+                               const cz_state_dict *group, bool *listed)
+{
+    const char *const *names;
+    int64_t count;
+    if (cz_state_dict_get_texts(group, "params", &names, &count) != CZ_OK)
+        return cz__fail(CZ_ERR_FORMAT, "%s: parameter group %s has no list of names 'params'", path,
+                        cz__show(number).text);
+    for (int64_t k = 0; k < count; k++) {
+        const int64_t place = cz__index_find(index, names[k]);
+        const bool is_param = place >= 0 && place < index->param_count;
+        if (!is_param || listed[place])
+            return cz__fail(CZ_ERR_FORMAT, "%s: '%s' of parameter group %s is %s", path,
+                            cz__show(names[k]).text, cz__show(number).text,
+                            is_param ? "in the groups twice" : "no parameter");
+        listed[place] = true;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__index_check_groups(const cz__index *index, const char *path)
+{
+    const cz_state_dict *groups, *group;
+    if (!index->optimizer)
+        return CZ_OK;
+    if (cz_state_dict_kind(index->optimizer, "param_groups") != CZ_STATE_DICT)
+        return cz__fail(CZ_ERR_FORMAT, "%s: its optimizer has no dictionary 'param_groups'", path);
+    bool *listed = cz__calloc((size_t)index->param_count, sizeof *listed);
+    cz_status status =
+        listed ? cz_state_dict_get_dict(index->optimizer, "param_groups", &groups)
+               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %" PRId64 " parameters",
+                          path, index->param_count);
+    for (int64_t g = 0; !status && g < cz_state_dict_count(groups); g++) {
+        const char *number = cz_state_dict_key(groups, g);
+        status = cz_state_dict_get_dict(groups, number, &group);
+        if (!status)
+            status = check_members(index, path, number, group, listed);
+    }
+    cz__free(listed);
+    return status;
+}
+
 /* ---- who writes what, where no sharded optimizer says so ---- */
 
 /* Each parameter's bytes, and those that nobody has; *rest of them. */

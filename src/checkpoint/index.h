@@ -59,6 +59,10 @@ void cz__index_clear(cz__index *index);
  * CZ_ERR_MEMORY. */
 cz_status cz__index_complete(cz__index *index);
 
+/* Of an index that was read: each member of a parameter group is a parameter, in no group twice.
+ * CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
+cz_status cz__index_check_groups(const cz__index *index, const char *path);
+
 /* The place in `stored`, -1: no such name. */
 int64_t cz__index_find(const cz__index *index, const char *name);
 

@@ -313,7 +313,7 @@ static cz_status check_state(const cz__index *index, const char *path)
 {
     for (int64_t i = 0; i < cz_state_dict_count(index->entries); i++)
         CZ_TRY(check_entry(index, cz_state_dict_key(index->entries, i), path));
-    return CZ_OK;
+    return cz__index_check_groups(index, path);
 }
 
 cz_status cz__index_parse_parts(cz__index *index, const char *path, const json_t *json)

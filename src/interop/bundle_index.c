@@ -230,6 +230,7 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
                             "%s: the optimizer has state of '%s', which is no parameter", b->path,
                             cz__show(param).text);
     }
+    CZ_TRY(cz__index_check_groups(index, b->path));
     for (int64_t p = 0; p < index->param_count; p++) {
         status = check_slots(b, index, p, &name, &expected);
         if (status)

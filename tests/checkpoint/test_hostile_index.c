@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "checkpoint/damaged_files.h"
+#include "czero/archive.h"
 #include "io/json.h"
 
 enum { STEP = 6 };
@@ -370,6 +371,39 @@ static cz_status body(cz_group *group, void *context)
 }
 
 EACH_TEST(set_up, tear_down)
+
+/* What no load would take is no checkpoint for anybody: it is not opened, so not verified as fine,
+ * nor converted. */
+TEST(parameter_groups_that_cannot_be_are_not_opened)
+{
+    static const struct {
+        lie told;
+        const char *says;
+    } lies[] = {
+        {{"optimizer/param_groups", NULL, NULL}, "no dictionary 'param_groups'"},
+        {{"optimizer/param_groups/0/params", NULL, NULL}, "no list of names 'params'"},
+        {{"optimizer/param_groups/0/params", "[\"layer0.weight\", \"other\"]", NULL},
+         "'other' of parameter group 0 is no parameter"},
+        {{"optimizer/param_groups/0/params", "[\"layer0.weight\", \"running_mean\"]", NULL},
+         "'running_mean' of parameter group 0 is no parameter"},
+        {{"optimizer/param_groups/0/params", "[\"layer0.weight\", \"layer0.weight\"]", NULL},
+         "'layer0.weight' of parameter group 0 is in the groups twice"},
+        {{"optimizer/param_groups/0/params", NULL, many_texts}, "is in the groups twice"},
+        {{"optimizer/param_groups/1", "{\"params\": [\"layer0.weight\"]}", NULL},
+         "'layer0.weight' of parameter group 1 is in the groups twice"},
+    };
+    kept_file p;
+    CZ_CHECK(keep_file(&p, generation, "index.json"));
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        cz_archive *archive;
+        CZ_CHECK(forge(&p, &lies[i].told));
+        assert_int_equal(cz_archive_open(&archive, folder, CZ_NEWEST), CZ_ERR_FORMAT);
+        if (!strstr(cz_last_error(), lies[i].says) || !strstr(cz_last_error(), "index.json"))
+            fail_msg("%s", cz_last_error());
+    }
+    CZ_CHECK(restore_file(&p));
+    free(p.bytes);
+}
 
 TEST(lies_are_found)
 {

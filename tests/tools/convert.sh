@@ -73,6 +73,9 @@ for ranks in 1 2 3; do
         rm -r made again.safetensors
     done
 done
+code 2 "$czero" convert ck2 made --ranks 5000
+has err "--ranks 5000: the parameters have 361 elements, so most of the parts would have none; wanted at most 4096"
+[ ! -e made ] || fail "parts without elements"
 for ranks in 5 7; do # more ranks than some tensors have blocks
     code 0 "$czero" convert ck2 made --ranks $ranks
     code 0 "$czero" verify made

@@ -166,4 +166,24 @@ rules "two tensors would be called 'empty'" '{"embed.weight": {"empty": [20], "b
 rules "rules.json" '["embed.weight"]'
 rules "rules.json" '{"embed.weight": [40]'
 rules "rules.json" ''
+# a second name of a tensor is one of all of it
+safetensors tied.safetensors '{"__metadata__":{"head":"wte"},"wte":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]}}' 32
+echo '{"wte": {"wte.*": [4, 2]}}' >rules.json
+code 2 "$czero" convert tied.safetensors never.safetensors --split rules.json
+has err "'wte' would be split, and 'head' is another name of all of it"
+[ ! -e never.safetensors ] || fail "a tensor with two names was split"
+safetensors two.safetensors '{"__metadata__":{"head":"a"},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}' 2
+code 2 "$czero" convert two.safetensors never.safetensors --rename 'b=head'
+has err "a tensor would be called 'head', and 'head', another name of 'a', too"
+safetensors two.safetensors '{"__metadata__":{"p.h":"p.a","q.h":"q.b"},"p.a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"q.b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}' 2
+code 2 "$czero" convert two.safetensors never.safetensors --strip-prefix p. --strip-prefix q.
+has err "two tied names would be called 'h'"
+[ ! -e never.safetensors ] || fail "a name is that of two"
+code 0 "$czero" convert tied.safetensors there.safetensors --rename 'wte=head' # now it has one
+code 0 "$czero" inspect there.safetensors
+hasnt out "tied name"
+rm there.safetensors
+code 0 "$czero" convert tied.safetensors there.safetensors --rename 'wte=x'
+code 0 "$czero" inspect there.safetensors
+has out "head: is x"
 echo "convert_names: fine"
