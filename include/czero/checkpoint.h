@@ -232,8 +232,8 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *  nothing is executed (docs/pytorch-files.md). A file that says nothing of an optimizer, as
  *  others' do, has parameters and buffers only: state stays as it is. Headers, names, shapes and
  *  sizes are verified before anything changes here, and checksums where there are any (PyTorch's
- *  files); each rank reads what it needs. Unlike a load's, these are not compared again then: what
- *  another program changes in the file meanwhile may be loaded.
+ *  files); each rank reads what it needs, of which these are compared again. Of safetensors files,
+ *  which have none, each element is as it is when it is read.
  *
  *  Collective. @param path  seen by all ranks, the same content
  *  @param options  NULL, or `permissive` and `convert`; the others are for generations and stay as
@@ -245,7 +245,7 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *          that an export has not completed; ranks that see different files), CZ_ERR_UNSUPPORTED (a
  *          type or version that this library does not know), CZ_ERR_IO, CZ_ERR_STATE and
  *          CZ_ERR_MISMATCH as for a load, CZ_ERR_MEMORY. A medium that fails after that: CZ_ERR_IO,
- *          the values are undefined. */
+ *          a file of PyTorch's that changes then: CZ_ERR_FORMAT; the values are undefined. */
 CZ_API cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                       const cz_load_options *options, cz_load_result *result);
 

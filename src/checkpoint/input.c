@@ -62,7 +62,7 @@ void cz__input_close(cz__input *input)
         for (int r = 0; r < input->index.world_size; r++)
             cz__block_table_clear(&input->blocks[r]);
     cz__free(input->blocks);
-    cz__free(input->held);
+    cz__held_clear(&input->held);
     cz__input_file_clear(&input->common);
     cz__text_clear(&input->name);
     cz__free(input->parts);
@@ -108,28 +108,13 @@ cz_status cz__input_verify_each(cz__input *input, int rank, cz__damage_visitor t
 
 /* ---- what was verified, once more: is it the same? ---- */
 
-enum {
-    TOGETHER = 16
-}; /* whole blocks that are read at once; still in a cache when they are added up */
-
-/* Which bytes of a part's data. */
-typedef struct part_extent {
-    int part;
-    uint64_t data_bytes, block; /* all; of a block */
-} part_extent;
-
-static part_extent look(const cz__input *input, int part)
+/* The data of a part. */
+static cz__verified region_of(const cz__input *input, int part)
 {
-    const uint64_t bytes = cz__safetensors_data_bytes(input->parts[part].header);
-    return (part_extent){part, bytes, cz__block_bytes(bytes)};
-}
-
-static cz_status changed(const cz__input *input, int part)
-{
-    return cz__fail(CZ_ERR_FORMAT,
-                    "%s: it has changed since it was verified, a moment ago: values and state that "
-                    "are loaded from it are undefined here until a load succeeds",
-                    input->parts[part].path);
+    const cz__safetensors *header = input->parts[part].header;
+    const uint64_t bytes = cz__safetensors_data_bytes(header);
+    return (cz__verified){cz__safetensors_data_begin(header), bytes, cz__block_bytes(bytes),
+                          input->blocks[part].sums};
 }
 
 cz_status cz__input_have_blocks(cz__input *input)
@@ -145,80 +130,18 @@ cz_status cz__input_hold(cz__input *input, int rank)
 {
     if (!input->blocks || !input->blocks[rank].sums)
         return CZ_OK;
-    const part_extent e = look(input, rank);
-    const size_t bytes = (size_t)(e.block < e.data_bytes ? e.block : e.data_bytes);
-    if (bytes <= input->held_room)
-        return CZ_OK;
-    cz__free(input->held);
-    input->held = cz__allocate(CZ_MEMORY_STAGING, bytes);
-    input->held_room = input->held ? bytes : 0;
-    input->held_bytes = 0;
-    return input->held ? CZ_OK
-                       : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a block of %zu bytes",
-                                  input->parts[rank].path, bytes);
-}
-
-static cz_status read_bytes(cz__input *input, int part, uint64_t offset, char *to, size_t count)
-{
-    const cz__input_file *file = &input->parts[part];
-    return cz__reader_read(file->reader, cz__safetensors_data_begin(file->header) + offset, to,
-                           count);
-}
-
-/* One block, of which a part is wanted. */
-static cz_status hold_block(cz__input *input, const part_extent *e, uint64_t number)
-{
-    const uint64_t begin = number * e->block, left = e->data_bytes - begin;
-    const size_t bytes = (size_t)(left < e->block ? left : e->block);
-    if (input->held_bytes > 0 && input->held_part == e->part && input->held_number == number)
-        return CZ_OK;
-    CZ_TRY(cz__input_hold(input, e->part));
-    input->held_bytes = 0;
-    CZ_TRY(read_bytes(input, e->part, begin, input->held, bytes));
-    if (!cz__block_is(&input->blocks[e->part], number, input->held, bytes))
-        return changed(input, e->part);
-    input->held_bytes = bytes;
-    input->held_part = e->part;
-    input->held_number = number;
-    return CZ_OK;
-}
-
-/* Whole blocks, straight to where they belong: they come as fast as without checksums. */
-static cz_status read_blocks(cz__input *input, const part_extent *e, uint64_t number, char *to,
-                             size_t count)
-{
-    const size_t bytes = count * (size_t)e->block;
-    CZ_TRY(read_bytes(input, e->part, number * e->block, to, bytes));
-    for (size_t i = 0; i < count; i++)
-        if (!cz__block_is(&input->blocks[e->part], number + i, to + i * (size_t)e->block,
-                          (size_t)e->block))
-            return changed(input, e->part);
-    return CZ_OK;
+    const cz__verified region = region_of(input, rank);
+    return cz__held_have(&input->held, input->parts[rank].path, &region);
 }
 
 cz_status cz__input_read_part(cz__input *input, int rank, uint64_t offset, char *to, size_t count)
 {
+    const cz__input_file *file = &input->parts[rank];
     if (!input->blocks || !input->blocks[rank].sums)
-        return read_bytes(input, rank, offset, to, count);
-    const part_extent e = look(input, rank);
-    for (size_t done = 0, part; done < count; done += part) {
-        const uint64_t at = offset + done, number = at / e.block;
-        const size_t within = (size_t)(at % e.block), left = count - done;
-        if (within == 0 && left >= e.block) {
-            const size_t blocks =
-                left / (size_t)e.block < TOGETHER ? left / (size_t)e.block : TOGETHER;
-            part = blocks * (size_t)e.block;
-            CZ_TRY(read_blocks(input, &e, number, to + done, blocks));
-            continue;
-        }
-        const size_t room = (size_t)e.block - within;
-        part = left < room ? left : room;
-        CZ_TRY(hold_block(input, &e, number));
-        if (within + part > input->held_bytes)
-            return changed(input, rank);
-        memcpy(to + done, input->held + within, part);
-    }
-    return CZ_OK;
+        return cz__reader_read(file->reader, cz__safetensors_data_begin(file->header) + offset, to,
+                               count);
+    const cz__verified region = region_of(input, rank);
+    return cz__reader_read_verified(file->reader, &region, &input->held, offset, to, count);
 }
 
 /* ---- elements ---- */

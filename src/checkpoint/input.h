@@ -48,10 +48,7 @@ struct cz__input {
     cz__input_file common;
     /* Owned, one for each part: of those that were verified, by whomever; or NULL. */
     cz__block_table *blocks;
-    char *held; /* owned: a block that was read, and compared */
-    size_t held_room, held_bytes;
-    int held_part;
-    uint64_t held_number;
+    cz__held held; /* of one of them */
     int open;      /* files */
     cz__text name; /* of a tensor that is looked for: what was reached needs no more room again */
     const cz__input_form *form; /* of `files`; NULL: a generation */

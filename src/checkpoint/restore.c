@@ -247,6 +247,16 @@ static cz_status change(cz__loading *l, const cz_shard_map *whole, spreading *s)
     return spread_all(l, whole, s);
 }
 
+static cz_status change_all(cz__loading *l, const cz_shard_map *whole, spreading *s)
+{
+    const cz_status status = change(l, whole, s);
+    return status ? cz__fail(status,
+                             "%s: values and state that are loaded are undefined until a load "
+                             "succeeds",
+                             cz_last_error())
+                  : CZ_OK;
+}
+
 cz_status cz__restore(cz__loading *l)
 {
     spreading s = {0};
@@ -254,7 +264,7 @@ cz_status cz__restore(cz__loading *l)
     cz_status status = prepare_spreading(l, &s, &whole);
     status = cz__agree(l->checkpoint->group, status, s.places, &s.shares, "checkpoint: restore");
     if (!status)
-        status = change(l, whole, &s);
+        status = change_all(l, whole, &s);
     cz__shard_map_destroy(&whole);
     cz__reserve_destroy(&s.transfers);
     cz__windows_destroy(&s.windows);

@@ -22,7 +22,6 @@ struct cz_archive {
     /* Keys of what other programs wrote beside the tensors, owned; they are the index's. */
     const char **keys;
     int64_t key_count;
-    bool verified; /* a file of torch was compared with its checksums */
 };
 
 /* ---- opening ---- */
@@ -376,16 +375,6 @@ static cz_status check_range(const cz_archive *archive, int64_t place, const cha
     return CZ_OK;
 }
 
-/* Once, and only where checksums are of entries and not of parts. */
-static cz_status verify_torch(cz_archive *archive)
-{
-    const cz__bundle *bundle = cz__input_bundle(&archive->input);
-    if (bundle && bundle->torch && !archive->verified)
-        CZ_TRY(cz__bundle_verify(bundle, 0, 1));
-    archive->verified = true;
-    return CZ_OK;
-}
-
 cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot, int64_t begin,
                           int64_t end, void *elements)
 {
@@ -397,7 +386,6 @@ cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot, 
         return CZ_OK;
     if (!elements)
         return cz__fail(CZ_ERR_ARGUMENT, "archive read: elements is NULL");
-    CZ_TRY(verify_torch(archive));
     return cz__input_read(&archive->input, place, slot, begin, end, elements);
 }
 

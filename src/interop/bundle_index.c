@@ -357,6 +357,21 @@ static cz_status open_files(cz__loading *l, const char *path)
     return cz__input_common(&l->input, &l->common);
 }
 
+static cz_status verify_files(cz__loading *l)
+{
+    cz_group *group = l->checkpoint->group;
+    const cz__bundle *bundle = cz__input_bundle(&l->input);
+    int64_t count;
+    uint64_t *sums = cz__bundle_sums(bundle, &count);
+    CZ_TRY(cz__agree(group, cz__bundle_verify(bundle, cz_group_rank(group), cz_group_size(group)),
+                     0, NULL, "checkpoint: verify"));
+    if (!sums)
+        return CZ_OK;
+    CZ_TRY(cz_all_reduce(group, sums, count, CZ_I64, CZ_SUM, CZ_LABEL("checkpoint: blocks")));
+    cz__bundle_trust(bundle);
+    return CZ_OK;
+}
+
 static cz_status import_files(cz__loading *l, const char *path, cz_load_result *result)
 {
     bool same;
@@ -369,11 +384,7 @@ static cz_status import_files(cz__loading *l, const char *path, cz_load_result *
     if (!same)
         return cz__say_alike(l->checkpoint->group,
                              cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path));
-    const cz_group *group = l->checkpoint->group;
-    CZ_TRY(cz__agree(
-        l->checkpoint->group,
-        cz__bundle_verify(cz__input_bundle(&l->input), cz_group_rank(group), cz_group_size(group)),
-        0, NULL, "checkpoint: verify"));
+    CZ_TRY(verify_files(l));
     if (cz__bundle_notes(cz__input_bundle(&l->input)))
         cz__text_print(&l->checkpoint->notes, "%s\n",
                        cz__bundle_notes(cz__input_bundle(&l->input)));

@@ -30,7 +30,7 @@ typedef struct cz__torch {
 typedef struct cz__torch_tensor {
     cz__safetensors_entry form;         /* the name is the caller's; begin is 0, end its bytes */
     const cz__container_entry *storage; /* NULL: it has no elements */
-    uint64_t first;                     /* byte of the file at which element 0 is */
+    uint64_t first;                     /* byte of the storage at which element 0 is */
     int64_t strides[CZ_MAX_DIMENSIONS]; /* elements */
     bool dense;                         /* one element after the other */
     bool swap;                          /* of the other byte order */
@@ -66,8 +66,10 @@ cz_status cz__torch_read(const cz__torch *torch, const cz__torch_tensor *tensor,
 cz_status cz__torch_number(const cz__torch *torch, const cz__pickle_value *value, const char *name,
                            bool *is_number, double *number, int64_t *integer);
 
-/* Compare with their CRCs the storages that are the share of one rank. */
+/* Compare with their CRCs the storages that are the share of one rank. The checksums of blocks of
+ * all ranks are then to be added up, element by element, and trusted. */
 cz_status cz__torch_verify(const cz__torch *torch, int rank, int world_size);
+void cz__torch_trust(const cz__torch *torch);
 
 /* ---- torch_rules.c ---- */
 /* What torch's optimizers call what the rules here have. */

@@ -228,11 +228,24 @@ void cz__torch_close(cz__torch **torch)
     *torch = NULL;
 }
 
+static bool is_storage(const cz__torch *t, const cz__container_entry *e)
+{
+    return strncmp(e->name, cz__text_get(&t->prefix), t->prefix.count) == 0;
+}
+
 cz_status cz__torch_verify(const cz__torch *t, int rank, int world_size)
 {
-    const char *prefix = cz__text_get(&t->prefix);
-    for (int64_t i = rank; i < t->entry_count; i += world_size)
-        if (strncmp(t->entries[i].name, prefix, t->prefix.count) == 0)
+    for (int64_t i = 0; i < t->entry_count; i++)
+        if (i % world_size != rank)
+            cz__container_leave(t->container, &t->entries[i]);
+        else if (is_storage(t, &t->entries[i]))
             CZ_TRY(cz__container_verify(t->container, &t->entries[i]));
     return CZ_OK;
+}
+
+void cz__torch_trust(const cz__torch *t)
+{
+    for (int64_t i = 0; i < t->entry_count; i++)
+        if (is_storage(t, &t->entries[i]))
+            cz__container_trust(t->container, &t->entries[i]);
 }

@@ -223,7 +223,7 @@ static cz_status place(const cz__torch *t, const storage *s, const cz__pickle_gl
     if (count == 0)
         return CZ_OK;
     CZ_TRY(find_storage(t, s, tensor->form.name, bytes, &tensor->storage));
-    tensor->first = tensor->storage->offset + (uint64_t)offset * size;
+    tensor->first = (uint64_t)offset * size;
     return CZ_OK;
 }
 
@@ -246,10 +246,11 @@ cz_status cz__torch_tensor_of(const cz__torch *t, const cz__pickle_value *value,
 
 /* ---- elements ---- */
 
-static cz_status read_bytes(const cz__torch *t, uint64_t offset, void *to, size_t count)
+static cz_status read_bytes(const cz__torch *t, const cz__torch_tensor *tensor, uint64_t offset,
+                            void *to, size_t count)
 {
     if (t->container)
-        return cz__container_read(t->container, offset, to, count);
+        return cz__container_read(t->container, tensor->storage, offset, to, count);
     memset(to, 0, count);
     return CZ_OK;
 }
@@ -265,33 +266,11 @@ static void swap_elements(char *to, size_t size, int64_t count)
         }
 }
 
-/* What of the file was read last, for elements that lie close to each other. */
-typedef struct window {
-    uint64_t begin;
-    size_t count;
-    char bytes[16 * 1024];
-} window;
-
-/* From the window, which moves on to what is wanted; not beyond the storage. */
-static cz_status read_near(const cz__torch *t, const cz__torch_tensor *tensor, window *w,
-                           uint64_t offset, char *to, size_t size)
-{
-    if (offset < w->begin || offset + size > w->begin + w->count) {
-        const uint64_t left = tensor->storage->offset + tensor->storage->bytes - offset;
-        w->begin = offset;
-        w->count = left < sizeof w->bytes ? (size_t)left : sizeof w->bytes;
-        CZ_TRY(read_bytes(t, offset, w->bytes, w->count));
-    }
-    memcpy(to, w->bytes + (offset - w->begin), size);
-    return CZ_OK;
-}
-
 /* Elements wherever their strides put them; runs of the last dimension are read at once where they
  * lie together. */
 static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int64_t begin,
                         int64_t end, char *to)
 {
-    window w = {.count = 0};
     const int last = tensor->form.dimensions - 1; /* one without dimensions is dense */
     const uint64_t size = cz__type_unit(tensor->form.dtype);
     const int64_t row = tensor->form.shape[last];
@@ -306,12 +285,10 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
                 (uint64_t)(rest % tensor->form.shape[d]) * (uint64_t)tensor->strides[d] * size;
         count = count < end - at ? count : end - at;
         if (step == size)
-            CZ_TRY(read_bytes(t, offset, to, (size_t)count * size));
-        if (step != size) {
+            CZ_TRY(read_bytes(t, tensor, offset, to, (size_t)count * size));
+        if (step != size)
             for (int64_t i = 0; i < count; i++, offset += step)
-                CZ_TRY(step < 256 ? read_near(t, tensor, &w, offset, to + (size_t)i * size, size)
-                                  : read_bytes(t, offset, to + (size_t)i * size, size));
-        }
+                CZ_TRY(read_bytes(t, tensor, offset, to + (size_t)i * size, size));
         to += (size_t)count * size;
         at += count;
     }
@@ -324,7 +301,7 @@ cz_status cz__torch_read(const cz__torch *t, const cz__torch_tensor *tensor, int
     const size_t size = cz__type_unit(tensor->form.dtype);
     if (begin >= end)
         return CZ_OK;
-    CZ_TRY(tensor->dense ? read_bytes(t, tensor->first + (uint64_t)begin * size, to,
+    CZ_TRY(tensor->dense ? read_bytes(t, tensor, tensor->first + (uint64_t)begin * size, to,
                                       (size_t)(end - begin) * size)
                          : gather(t, tensor, begin, end, to));
     if (tensor->swap && cz__type_is_complex(tensor->form.dtype)) /* of two numbers each */

@@ -18,6 +18,8 @@ typedef struct cz__container_entry {
     uint64_t number; /* libzip's */
     uint32_t crc;
     const char *unusual; /* "compressed" or "encrypted": it cannot be read; NULL: it can */
+    int64_t first_sum;   /* of its blocks, among the container's */
+    bool verified;       /* those are known */
 } cz__container_entry;
 
 /* Does a file begin as a zip file does, and not as a safetensors file whose header has that
@@ -45,10 +47,18 @@ const cz__container_entry *cz__container_find(const cz__container *container, co
  * for cz__free(). */
 cz_status cz__container_take(cz__container *container, const cz__container_entry *entry,
                              size_t most, char **bytes);
-/* Compare with the CRC. */
+/* Compare with the CRC, and take the checksums of blocks. */
 cz_status cz__container_verify(cz__container *container, const cz__container_entry *entry);
-/* Any bytes of the file. */
-cz_status cz__container_read(cz__container *container, uint64_t offset, void *to, size_t count);
+/* Any bytes of an entry, which is verified first if it has not been; they are those that were:
+ * CZ_ERR_FORMAT. */
+cz_status cz__container_read(cz__container *container, const cz__container_entry *entry,
+                             uint64_t offset, void *to, size_t count);
+
+/* Where several verify a share each: zeros in place of the checksums of what is not this one's,
+ * then all of them are added up, then each is verified. */
+void cz__container_leave(cz__container *container, const cz__container_entry *entry);
+uint64_t *cz__container_sums(cz__container *container, int64_t *count);
+void cz__container_trust(cz__container *container, const cz__container_entry *entry);
 
 /* ---- writing ---- */
 

@@ -12,7 +12,10 @@
 #include "io/container.h"
 #include "io/text.h"
 
-enum { BLOCK = 64 * 1024 };
+/* Small ones: of a view that is not contiguous each element may be in another. */
+#define LEAST_BLOCK ((uint64_t)4 << 10)
+#define MOST_BLOCKS ((uint64_t)1 << 20) /* and so 8 MiB for a file */
+#define PIECE ((uint64_t)64 << 10)      /* of an entry that is verified: some blocks, or one */
 
 /* What libzip reads from. */
 typedef struct input {
@@ -29,6 +32,10 @@ struct cz__container {
     cz__container_entry *entries;
     int64_t count;
     input input;
+    uint64_t block; /* bytes */
+    uint64_t *sums; /* owned: checksums of the blocks of all entries */
+    int64_t sum_count;
+    cz__held held;
 };
 
 /* ---- the source ---- */
@@ -219,6 +226,37 @@ static cz_status check_names(cz__container *c)
     return CZ_OK;
 }
 
+/* ---- blocks ---- */
+
+static cz__verified region_of(const cz__container *c, const cz__container_entry *e)
+{
+    return (cz__verified){e->offset, e->bytes, c->block, c->sums + e->first_sum};
+}
+
+static uint64_t piece_of(const cz__container *c)
+{
+    return c->block < PIECE ? PIECE : c->block;
+}
+
+/* What reading will need. */
+static cz_status have_blocks(cz__container *c)
+{
+    c->block = LEAST_BLOCK;
+    while (cz__reader_bytes(c->reader) / c->block > MOST_BLOCKS)
+        c->block *= 2;
+    for (int64_t i = 0; i < c->count; i++) {
+        cz__container_entry *e = &c->entries[i];
+        e->first_sum = c->sum_count;
+        if (!e->unusual)
+            c->sum_count += (int64_t)((e->bytes + c->block - 1) / c->block);
+    }
+    c->sums = cz__calloc((size_t)c->sum_count + 1, sizeof *c->sums);
+    if (!c->sums)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for checksums of blocks", c->path);
+    const cz__verified any = {.bytes = piece_of(c), .block = piece_of(c)};
+    return cz__held_have(&c->held, c->path, &any);
+}
+
 static cz_status read_entries(cz__container *c)
 {
     const zip_int64_t count = zip_get_num_entries(c->zip, 0);
@@ -230,7 +268,8 @@ static cz_status read_entries(cz__container *c)
     if (c->count == 0)
         return cz__fail(CZ_ERR_FORMAT, "%s: a zip file with nothing in it", c->path);
     CZ_TRY(check_places(c));
-    return check_names(c);
+    CZ_TRY(check_names(c));
+    return have_blocks(c);
 }
 
 /* ---- opening ---- */
@@ -303,6 +342,8 @@ void cz__container_close(cz__container **container)
     for (int64_t i = 0; i < c->count; i++)
         cz__free(c->entries[i].name);
     cz__reader_close(&c->reader);
+    cz__held_clear(&c->held);
+    cz__free(c->sums);
     cz__free(c->entries);
     cz__free(c->path);
     cz__free(c);
@@ -327,40 +368,61 @@ const cz__container_entry *cz__container_find(const cz__container *c, const char
 
 /* ---- bytes ---- */
 
-cz_status cz__container_read(cz__container *c, uint64_t offset, void *to, size_t count)
-{
-    return cz__reader_read(c->reader, offset, to, count);
-}
-
-/* Through libzip, which compares the CRC at the end. `to` NULL: a block at a time, which nobody
- * sees. */
-static cz_status go_through(cz__container *c, const cz__container_entry *e, char *to)
-{
-    char block[BLOCK] = {0};
-    cz_status status = CZ_OK;
-    uint64_t done = 0;
-    zip_int64_t got = 1;
-    forget_error();
-    zip_file_t *file = zip_fopen_index(c->zip, e->number, 0);
-    if (!file)
-        return fail(c, zip_get_error(c->zip), e->name);
-    while (got > 0) {
-        got = zip_fread(file, to && done < e->bytes ? to + done : block,
-                        to && done < e->bytes ? e->bytes - done : sizeof block);
-        done += got > 0 ? (uint64_t)got : 0;
-    }
-    if (got < 0 || done != e->bytes)
-        status = fail(c, zip_file_get_error(file), e->name);
-    (void)zip_fclose(file);
-    return status;
-}
-
 static cz_status check_usual(const cz__container *c, const cz__container_entry *e)
 {
     return e->unusual
                ? cz__fail(CZ_ERR_FORMAT, "%s: %s is %s, wanted it as it is: torch writes it so",
                           c->path, cz__show(e->name).text, e->unusual)
                : CZ_OK;
+}
+
+/* As many bytes as there are, `most` at most; libzip compares the CRC when it is asked for more
+ * than there are. */
+static cz_status read_some(cz__container *c, const cz__container_entry *e, zip_file_t *file,
+                           char *to, size_t most, size_t *count)
+{
+    zip_int64_t got = 1;
+    for (*count = 0; got > 0 && *count<most; *count += got> 0 ? (size_t)got : 0)
+        got = zip_fread(file, to + *count, most - *count);
+    return got < 0 ? fail(c, zip_file_get_error(file), e->name) : CZ_OK;
+}
+
+static void take_sums(cz__container *c, const cz__container_entry *e, uint64_t done, size_t count)
+{
+    uint64_t *sum = c->sums + e->first_sum + done / c->block;
+    for (size_t at = 0; at < count; at += (size_t)c->block) {
+        const size_t left = count - at;
+        *sum++ = cz__checksum_of(c->held.bytes + at, left < c->block ? left : (size_t)c->block).low;
+    }
+}
+
+/* Through libzip, all of it: to `to`, or piece by piece, and checksums of blocks are taken. */
+static cz_status go_through(cz__container *c, const cz__container_entry *e, char *to)
+{
+    cz_status status = CZ_OK;
+    uint64_t done = 0;
+    size_t got = 1;
+    forget_error();
+    zip_file_t *file = zip_fopen_index(c->zip, e->number, 0);
+    if (!file)
+        return fail(c, zip_get_error(c->zip), e->name);
+    while (got > 0) {
+        const uint64_t left = e->bytes - done;
+        const bool direct = to && left > 0;
+        status = read_some(c, e, file, direct ? to + done : c->held.bytes,
+                           (size_t)(direct ? left : piece_of(c)), &got);
+        if (!status && got > left)
+            status = fail(c, zip_file_get_error(file), e->name);
+        if (status)
+            break;
+        if (!to)
+            take_sums(c, e, done, got);
+        done += got;
+    }
+    if (!status && done != e->bytes)
+        status = fail(c, zip_file_get_error(file), e->name);
+    (void)zip_fclose(file);
+    return status;
 }
 
 cz_status cz__container_take(cz__container *c, const cz__container_entry *e, size_t most,
@@ -374,6 +436,7 @@ cz_status cz__container_take(cz__container *c, const cz__container_entry *e, siz
     char *all = cz__calloc((size_t)e->bytes + 1, 1);
     if (!all)
         return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", c->path);
+    c->held.count = 0;
     const cz_status status = go_through(c, e, all);
     if (status != CZ_OK)
         cz__free(all);
@@ -384,6 +447,37 @@ cz_status cz__container_take(cz__container *c, const cz__container_entry *e, siz
 
 cz_status cz__container_verify(cz__container *c, const cz__container_entry *e)
 {
+    cz__container_leave(c, e);
     CZ_TRY(check_usual(c, e));
-    return go_through(c, e, NULL);
+    CZ_TRY(go_through(c, e, NULL));
+    cz__container_trust(c, e);
+    return CZ_OK;
+}
+
+cz_status cz__container_read(cz__container *c, const cz__container_entry *e, uint64_t offset,
+                             void *to, size_t count)
+{
+    if (!e->verified)
+        CZ_TRY(cz__container_verify(c, e));
+    const cz__verified region = region_of(c, e);
+    return cz__reader_read_verified(c->reader, &region, &c->held, offset, to, count);
+}
+
+void cz__container_leave(cz__container *c, const cz__container_entry *e)
+{
+    const int64_t at = e - c->entries, end = at + 1 < c->count ? e[1].first_sum : c->sum_count;
+    c->held.count = 0; /* of what it was */
+    c->entries[at].verified = false;
+    memset(c->sums + e->first_sum, 0, (size_t)(end - e->first_sum) * sizeof *c->sums);
+}
+
+uint64_t *cz__container_sums(cz__container *c, int64_t *count)
+{
+    *count = c->sum_count;
+    return c->sums;
+}
+
+void cz__container_trust(cz__container *c, const cz__container_entry *e)
+{
+    c->entries[e - c->entries].verified = true;
 }

@@ -194,3 +194,86 @@ cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t cou
     cz__free(piece);
     return status;
 }
+
+/* ---- what was verified, once more: is it the same? ---- */
+
+/* Whole blocks that are read at once; still in a cache when they are added up. */
+#define TOGETHER_BYTES ((uint64_t)1 << 20)
+
+cz_status cz__held_have(cz__held *held, const char *path, const cz__verified *region)
+{
+    const size_t bytes = (size_t)(region->block < region->bytes ? region->block : region->bytes);
+    if (bytes <= held->room)
+        return CZ_OK;
+    cz__held_clear(held);
+    held->bytes = cz__allocate(CZ_MEMORY_STAGING, bytes);
+    held->room = held->bytes ? bytes : 0;
+    return held->bytes
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a block of %zu bytes", path, bytes);
+}
+
+void cz__held_clear(cz__held *held)
+{
+    cz__free(held->bytes);
+    *held = (cz__held){0};
+}
+
+static cz_status compare(const cz__reader *reader, uint64_t sum, const char *bytes, size_t count)
+{
+    return cz__checksum_of(bytes, count).low == sum
+               ? CZ_OK
+               : cz__fail(CZ_ERR_FORMAT, "%s: it has changed since it was verified, a moment ago",
+                          reader->path);
+}
+
+/* One block, of which a part is wanted. */
+static cz_status hold_block(cz__reader *reader, const cz__verified *region, cz__held *held,
+                            uint64_t number)
+{
+    const uint64_t begin = number * region->block, left = region->bytes - begin;
+    const size_t bytes = (size_t)(left < region->block ? left : region->block);
+    if (held->count > 0 && held->sum == &region->sums[number])
+        return CZ_OK;
+    CZ_TRY(cz__held_have(held, reader->path, region));
+    held->count = 0;
+    CZ_TRY(cz__reader_read(reader, region->begin + begin, held->bytes, bytes));
+    CZ_TRY(compare(reader, region->sums[number], held->bytes, bytes));
+    held->count = bytes;
+    held->sum = &region->sums[number];
+    return CZ_OK;
+}
+
+/* Whole blocks, straight to where they belong: they come as fast as without checksums. */
+static cz_status read_blocks(cz__reader *reader, const cz__verified *region, uint64_t number,
+                             char *to, size_t count)
+{
+    const size_t block = (size_t)region->block;
+    CZ_TRY(cz__reader_read(reader, region->begin + number * block, to, count * block));
+    for (size_t i = 0; i < count; i++)
+        CZ_TRY(compare(reader, region->sums[number + i], to + i * block, block));
+    return CZ_OK;
+}
+
+cz_status cz__reader_read_verified(cz__reader *reader, const cz__verified *region, cz__held *held,
+                                   uint64_t offset, char *to, size_t count)
+{
+    if (offset > region->bytes || count > region->bytes - offset)
+        return too_short(reader, region->begin + region->bytes, region->begin + offset, count);
+    for (size_t done = 0, part; done < count; done += part) {
+        const uint64_t at = offset + done, number = at / region->block;
+        const uint64_t within = at % region->block, left = count - done;
+        const uint64_t most = left < TOGETHER_BYTES ? left : TOGETHER_BYTES;
+        if (within == 0 && left >= region->block) {
+            const size_t blocks = most < region->block ? 1 : (size_t)(most / region->block);
+            part = blocks * (size_t)region->block;
+            CZ_TRY(read_blocks(reader, region, number, to + done, blocks));
+            continue;
+        }
+        const uint64_t room = region->block - within;
+        part = (size_t)(left < room ? left : room);
+        CZ_TRY(hold_block(reader, region, held, number));
+        memcpy(to + done, held->bytes + within, part);
+    }
+    return CZ_OK;
+}

@@ -233,12 +233,28 @@ cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t cou
 
 void cz__block_table_clear(cz__block_table *blocks);
 
-/* Is that block what it was? */
-static inline bool cz__block_is(const cz__block_table *blocks, uint64_t number, const void *bytes,
-                                size_t count)
-{
-    return number < (uint64_t)blocks->count &&
-           cz__checksum_of(bytes, count).low == blocks->sums[number];
-}
+/* ---- reader.c: what was verified, once more ---- */
+
+/* A region of a file, and the checksums of its blocks, taken when it was verified. */
+typedef struct cz__verified {
+    uint64_t begin, bytes, block; /* of the file; of a block */
+    const uint64_t *sums;         /* borrowed, one for each block */
+} cz__verified;
+
+/* A block that was read and compared, of which parts are wanted one after the other. */
+typedef struct cz__held {
+    char *bytes; /* owned */
+    size_t room, count;
+    const uint64_t *sum; /* borrowed: which one it is */
+} cz__held;
+
+/* Have the memory for a block of such a region; reading then needs no more. CZ_ERR_MEMORY. */
+cz_status cz__held_have(cz__held *held, const char *path, const cz__verified *region);
+void cz__held_clear(cz__held *held);
+
+/* Bytes of the region, from `offset` on. As cz__reader_read(); CZ_ERR_FORMAT also where they are
+ * not what was verified. */
+cz_status cz__reader_read_verified(cz__reader *reader, const cz__verified *region, cz__held *held,
+                                   uint64_t offset, char *to, size_t count);
 
 #endif

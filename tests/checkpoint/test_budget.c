@@ -226,7 +226,7 @@ TEST(copies_in_a_pickle_are_paid_for)
 static cz_status read_view(int64_t rows, int64_t stride)
 {
     static char name[] = "archive/data/0";
-    const cz__container_entry entry = {name, 4, 64, 0, 0, NULL};
+    const cz__container_entry entry = {.name = name, .bytes = 4, .offset = 64};
     cz__torch_contents *contents = NULL;
     cz__torch *file;
     cz__pickling p = {0};

@@ -194,3 +194,59 @@ TEST(a_byte_of_a_large_tensor_changes_while_it_is_loaded)
     atomic_store(&from_reading, -1);
     assert_ranks_ok(2, large_load, NULL);
 }
+
+/* ---- a file of torch, which has checksums of entries ---- */
+
+static cz_status large_export(cz_group *group, void *context)
+{
+    large s;
+    cz_status status = large_open(&s, group, 1);
+    THEN(cz_checkpoint_export(s.checkpoint, changed_path, NULL));
+    large_close(&s);
+    return status;
+}
+
+static cz_status large_import(cz_group *group, void *context)
+{
+    large s;
+    bool *taken = context;
+    cz_status status = large_open(&s, group, 3);
+    THEN(cz_checkpoint_import(s.checkpoint, changed_path, NULL, NULL));
+    *taken = status == CZ_OK;
+    for (int i = 0; status == CZ_OK && i < LARGE; i++)
+        if (s.values[i] != (float)i)
+            status = cz_fail(CZ_ERR_STATE, "element %d is %g, and the import said CZ_OK", i,
+                             (double)s.values[i]);
+    const bool expected = status == CZ_ERR_FORMAT;
+    large_close(&s);
+    return expected ? CZ_OK : status;
+}
+
+TEST(a_file_of_torch_changes_while_it_is_imported)
+{
+    static const long bytes[] = {2000, 70000, 600000, 1199000};
+    bool taken = false;
+    snprintf(changed_path, sizeof changed_path, "%s/large.pt", folder);
+    assert_ranks_ok(2, large_export, NULL);
+    victim = "large.pt";
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        cz__system_used.read = read_and_change;
+        for (int moment = 0; moment < 60 * ranks; moment += ranks) {
+            atomic_store(&readings, 0);
+            atomic_store(&from_reading, moment);
+            assert_ranks_ok(ranks, large_import, &taken);
+        }
+        cz__system_used.read = read_then_change;
+        for (int moment = 0; moment < 60 * ranks; moment += 2 * ranks) {
+            atomic_store(&readings, 0);
+            atomic_store(&from_reading, moment);
+            atomic_store(&changed_byte, bytes[moment % 4]);
+            assert_ranks_ok(ranks, large_import, &taken);
+            if (atomic_load(&readings) > moment)
+                change_byte(); /* back */
+        }
+    }
+    atomic_store(&from_reading, -1);
+    assert_ranks_ok(2, large_import, &taken);
+    assert_true(taken);
+}
