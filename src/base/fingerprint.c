@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/fingerprint.h"
+#include "base/thread.h"
 #include "czero/base.h"
 
 /* ---- without a key ---- */
@@ -88,6 +89,7 @@ static uint64_t process_key[2];
 /* Where the kernel does not answer at once: the bytes that it gave the process at its start. */
 static void draw_key(void)
 {
+    CZ__UNCANCELLED;
     if (getrandom(process_key, sizeof process_key, GRND_NONBLOCK) == (ssize_t)sizeof process_key)
         return;
     const void *bytes = (const void *)(uintptr_t)getauxval(AT_RANDOM);

@@ -4,6 +4,7 @@
 #include "base/plain_text.h"
 
 #include "base/process.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -88,6 +89,7 @@ static int print_line(char **line, const char *format, va_list args)
 
 static void log_line(cz_log_level level, const char *format, va_list args)
 {
+    CZ__UNCANCELLED;
     if (level == CZ_LOG_OFF || level > present_level())
         return;
     if (atomic_exchange(&level_unknown, false))

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/generation.h"
 #include "interop/bundle.h"
 #include "io/folder.h"
@@ -155,6 +156,7 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
                                    const char *rule)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "archive open: out is NULL");
     *out = NULL;
@@ -179,6 +181,7 @@ cz_status cz_archive_open(cz_archive **out, const char *path, int64_t step)
 
 void cz_archive_destroy(cz_archive **archive)
 {
+    CZ__UNCANCELLED;
     if (!archive || !*archive)
         return;
     cz__input_close(&(*archive)->input);
@@ -379,6 +382,7 @@ cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot, 
                           int64_t end, void *elements)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!archive)
         return cz__fail(CZ_ERR_ARGUMENT, "archive read: archive is NULL");
     CZ_TRY(check_range(archive, place, slot, begin, end));
@@ -392,6 +396,7 @@ cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot, 
 cz_status cz_archive_read_dict(cz_archive *archive, int rank, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!archive || !out)
@@ -556,6 +561,7 @@ cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *option
                             cz_verify_result *result)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     verifying v = {.archive = archive};
     if (!archive)
         return cz__fail(CZ_ERR_ARGUMENT, "archive verify: archive is NULL");
@@ -593,6 +599,7 @@ static cz_status visit_one(const char *path, const cz__generation *g, void *cont
 cz_status cz_archive_list(const char *folder, cz_archive_visitor visit, void *context)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     listing l = {visit, context};
     if (!folder || !visit)
         return cz__fail(CZ_ERR_ARGUMENT, "archive list: %s is NULL", folder ? "visit" : "folder");

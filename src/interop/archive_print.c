@@ -6,6 +6,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "czero/archive.h"
 #include "device/print.h"
 
@@ -68,6 +69,7 @@ static cz_status add_scalars(const cz_state_dict *state, uint64_t print[2])
 cz_status cz_archive_fingerprint(cz_archive *archive, uint64_t fingerprint[2])
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz_archive_info info = CZ_ARCHIVE_INFO_INIT;
     const cz_state_dict *state;
     uint64_t print[2] = {0, 0};

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/open.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "interop/shapes.h"
 #include "io/text.h"
 #include "io/types.h"
@@ -275,6 +276,7 @@ static cz_status read_path(cz_shapes *shapes, const char *path)
 cz_status cz_shapes_read(cz_shapes **out, const char *path)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     CZ_TRY(cz_shapes_create(out));
     cz_status status = read_path(*out, path);
     if (!status && (*out)->count == 0)
