@@ -160,7 +160,8 @@ static bool add_path(const char *command, recordings *all, const char *path)
     }
     if (!folder)
         add(command, all, path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    errno = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder)); errno = 0) {
         if (!is_named_so(entry->d_name))
             continue;
         cz__text_cut(&whole, 0);
@@ -169,10 +170,13 @@ static bool add_path(const char *command, recordings *all, const char *path)
         else
             all->unread++;
     }
+    const bool seen = !folder || errno == 0;
+    if (!seen)
+        (void)tool_trouble(command, "%s: %s", path, strerror(errno));
     cz__text_clear(&whole);
     if (folder)
         closedir(folder);
-    return true;
+    return seen;
 }
 
 /* ---- the result ---- */
@@ -194,16 +198,16 @@ static void say(const finding *f)
 static json_t *texts(char *const *list, int count)
 {
     json_t *array = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(array, json_any_text(list[i]));
+    for (int i = 0; array && i < count; i++)
+        array = json_added(array, json_any_text(list[i]));
     return array;
 }
 
 static json_t *numbers(const int *list, int count)
 {
     json_t *array = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(array, json_integer(list[i]));
+    for (int i = 0; array && i < count; i++)
+        array = json_added(array, json_integer(list[i]));
     return array;
 }
 

@@ -59,7 +59,8 @@ typedef struct finding {
     int waiting_count, late_count, unrecorded_count;
     char *sentences[16], *advice[8];
     int sentence_count, advice_count;
-    int next; /* the first recording of the next group */
+    bool incomplete; /* there was no memory for one of these */
+    int next;        /* the first recording of the next group */
 } finding;
 
 /* Of the group whose first recording is list[at]. False: out of memory. */

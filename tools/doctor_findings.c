@@ -164,19 +164,24 @@ void recordings_sort(recordings *all)
 
 /* ---- a group's ---- */
 
-static void put(char **list, int *count, int room, const char *format, va_list args)
+/* False: no memory. */
+static bool put(char **list, int *count, int room, const char *format, va_list args)
 {
     char *text = NULL;
-    if (*count == room || vasprintf(&text, format, args) < 0)
-        return;
+    if (*count == room)
+        return true;
+    if (vasprintf(&text, format, args) < 0)
+        return false;
     list[(*count)++] = text;
+    return true;
 }
 
 __attribute__((format(printf, 2, 3))) static void say(finding *f, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    put(f->sentences, &f->sentence_count, sizeof f->sentences / sizeof *f->sentences, format, args);
+    f->incomplete |= !put(f->sentences, &f->sentence_count,
+                          sizeof f->sentences / sizeof *f->sentences, format, args);
     va_end(args);
 }
 
@@ -184,7 +189,8 @@ __attribute__((format(printf, 2, 3))) static void advise(finding *f, const char 
 {
     va_list args;
     va_start(args, format);
-    put(f->advice, &f->advice_count, sizeof f->advice / sizeof *f->advice, format, args);
+    f->incomplete |=
+        !put(f->advice, &f->advice_count, sizeof f->advice / sizeof *f->advice, format, args);
     va_end(args);
 }
 
@@ -394,7 +400,9 @@ bool finding_make(finding *f, const recordings *all, int at)
         advise(f, "all have come, and data have not: look at the network between the machines, and "
                   "at ranks that are slow");
     }
-    return true;
+    if (f->incomplete)
+        finding_clear(f);
+    return !f->incomplete;
 }
 
 const char *finding_state_name(finding_state state)

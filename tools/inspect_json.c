@@ -18,8 +18,8 @@ static json_t *slots(const source *s, int64_t stored)
 {
     const char *slot;
     json_t *list = json_array();
-    for (int64_t i = 0; (slot = cz_archive_slot(s->archive, stored, i)); i++)
-        json_array_append_new(list, json_string(slot));
+    for (int64_t i = 0; list && (slot = cz_archive_slot(s->archive, stored, i)); i++)
+        list = json_added(list, json_string(slot));
     return list;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a checkpoint holds beside tensors. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,8 @@
 
 #include "inspect.h"
 #include "io/json.h"
+#include "io/stream.h"
+#include "tool.h"
 
 enum { MEMBERS = 6, FILES = 8, WIDTH = 78 };
 
@@ -106,12 +109,21 @@ static void say_steps(const source *s)
 
 /* ---- dictionaries ---- */
 
+/* A file that is not here may be on the machine of its rank; what is here and cannot be shown is
+ * said. */
 static json_t *take_json(cz_status status, cz_state_dict **dict, const char *prefix)
 {
     json_t *json = NULL;
+    const bool elsewhere = status != CZ_OK && cz__reader_missed();
     if (status == CZ_OK)
-        (void)cz__dict_to_json(&json, *dict, prefix, NULL, NULL);
+        status = cz__dict_to_json(&json, *dict, prefix, NULL, NULL);
     cz_state_dict_destroy(dict);
+    if (status != CZ_OK && !elsewhere) {
+        char note[600];
+        snprintf(note, sizeof note, "note: a dictionary of the program's cannot be shown: %s\n",
+                 cz_last_error());
+        tool_say(stderr, note);
+    }
     return json;
 }
 
@@ -187,8 +199,12 @@ cz_status inspect_files(const source *s, inspect_file visit, void *context)
 {
     const char *path;
     for (int64_t i = 0; (path = cz_archive_file(s->archive, i)); i++) {
-        struct stat about;
-        CZ_TRY(visit(path, stat(path, &about) == 0 ? (int64_t)about.st_size : -1, context));
+        struct stat about = {0};
+        const int error = stat(path, &about) == 0 ? 0 : errno;
+        const bool missing = error == ENOENT || error == ENOTDIR;
+        if (error && !missing)
+            return cz_fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(error));
+        CZ_TRY(visit(path, missing ? -1 : (int64_t)about.st_size, context));
     }
     return CZ_OK;
 }

@@ -49,6 +49,14 @@ json_t *json_any_text(const char *text)
     return json_string(cz__utf8(text) ? text : cz__show(text).text);
 }
 
+json_t *json_added(json_t *array, json_t *item)
+{
+    if (json_array_append_new(array, item) == 0)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
 bool json_finish(json_t *root)
 {
     const bool good =

@@ -14,6 +14,9 @@ void json_keep_reserve(void);
 /* A text that may come from anywhere (a path): what is not UTF-8 is shown as "?". */
 json_t *json_any_text(const char *text);
 
+/* An array with an item more, which may be NULL. NULL: no memory, and the array is gone. */
+json_t *json_added(json_t *array, json_t *item);
+
 /* Print to stdout and let go of it; false: no memory (root may be NULL), or it cannot be
  * written. */
 bool json_finish(json_t *root);

@@ -265,6 +265,15 @@ static bool remove_named(const cz__exporting *e, json_t *names)
     return all;
 }
 
+static void note_unseen(const cz__exporting *e, int error)
+{
+    static const char *const what = "what exports that were killed have left there stays: it "
+                                    "cannot be listed";
+    cz__log(CZ_LOG_WARN, "%s: %s: %s", e->path, what, strerror(error));
+    if (e->checkpoint)
+        cz__text_print(&e->checkpoint->notes, "%s: %s: %s\n", e->path, what, strerror(error));
+}
+
 /* Files that were never completed, of exports that had others. */
 static void remove_unfinished(const cz__exporting *e)
 {
@@ -272,7 +281,9 @@ static void remove_unfinished(const cz__exporting *e)
     char name[NAME_MAX + 1];
     cz__text path = {0};
     DIR *folder = cz__open_folder(e->path);
-    while (folder && (entry = readdir(folder))) {
+    if (folder)
+        errno = 0;
+    for (; folder && (entry = readdir(folder)); errno = 0) {
         if (!cz__unfinished_is(entry->d_name))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)(strlen(entry->d_name) - strlen(CZ__UNFINISHED)),
@@ -281,6 +292,8 @@ static void remove_unfinished(const cz__exporting *e)
         if (cz__model_file_is(name) && cz__text_print(&path, "%s/%s", e->path, entry->d_name))
             (void)remove_file(e, cz__text_get(&path));
     }
+    if (errno)
+        note_unseen(e, errno);
     if (folder)
         closedir(folder);
     cz__text_clear(&path);
