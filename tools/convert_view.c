@@ -15,7 +15,8 @@ typedef struct place {
     char *name; /* owned: the new one */
 } place;
 
-enum { MOST_TENSORS = 1 << 24 };
+/* A tensor that is made: at most, and what each costs, its name included, until it is written. */
+enum { MOST_TENSORS = 1 << 24, TENSOR_COST = 512 };
 
 typedef struct view {
     cz__input *original;
@@ -61,6 +62,7 @@ typedef struct making {
     convert_rules *rules;
     cz__text name, renamed;
     bool splits; /* a tensor is split */
+    cz__budget pieces;
 } making;
 
 static cz_status no_memory(void)
@@ -147,6 +149,7 @@ static cz_status append_pieces(making *m, int64_t stored, const shape_rule *rule
         return wrong_count(m, old,
                            "a piece in the rules has too many, or no whole number of bytes");
     for (int64_t i = 0; i < times; i++) {
+        CZ_TRY(cz__budget_spend(&m->pieces, TENSOR_COST, "the tensors that pieces become"));
         if (made.count > old->count - *begin)
             return wrong_count(m, old, "its pieces in the rules have more");
         cz__text_cut(&m->name, 0);
@@ -395,6 +398,14 @@ static cz_status make(making *m)
     return make_metadata(m);
 }
 
+static uint64_t bytes_of_values(const cz__index *index)
+{
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
+        bytes += (uint64_t)index->stored[i].count * cz__type_unit(index->stored[i].dtype);
+    return bytes;
+}
+
 cz_status convert_view(cz__input *input, cz__input *original, convert_rules *rules)
 {
     CZ_TRY(cz__input_name(input, original->path));
@@ -402,6 +413,7 @@ cz_status convert_view(cz__input *input, cz__input *original, convert_rules *rul
     if (!m.v)
         return no_memory();
     m.v->original = original;
+    m.pieces = cz__budget_of(rules->path ? rules->path : "", bytes_of_values(&original->index));
     input->files = m.v;
     input->form = &form;
     const cz_status status = make(&m);

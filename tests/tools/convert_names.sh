@@ -161,6 +161,7 @@ rules "two stars or more than the name" '{"embed.weight": {"a.*.*": [5, 8]}}'
 rules "there is no dimension for its star" '{"head.scale": {"a.*": []}}'
 rules "none, or too many tensors" '{"empty": {"a.*": [0]}}'
 rules "none, or too many tensors" '{"empty": {"a.*": [4611686018427387904, 0]}}'
+rules "the tensors that pieces become" '{"empty": {"a.*": [16000000, 0]}}' # 32 MiB and 20 times the values
 rules "rules.json" '{"embed.weight": {"a": [20], "\u0061": [20]}}'
 rules "two tensors would be called 'empty'" '{"embed.weight": {"empty": [20], "b": [20]}}'
 rules "rules.json" '["embed.weight"]'
