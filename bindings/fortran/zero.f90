@@ -59,10 +59,11 @@ module czero_zero
         integer(c_int) :: partition = 0
         integer(c_int) :: gradients = 0
         integer(c_int) :: overlap = 0
-        integer(c_int32_t) :: reserved = 0
+        integer(c_int) :: overlap_status = 0
         integer(c_int64_t) :: group_count = 0
         integer(c_int64_t) :: skip_count = 0
         integer(c_size_t) :: state_bytes = 0
+        type(c_ptr) :: shard_map = c_null_ptr
     end type
 
     interface

@@ -1984,7 +1984,6 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     }
     void set_overlap(cz_overlap overlap) { check(cz_zero_set_overlap(get(), overlap)); }
     void set_weight(double weight) { check(cz_zero_set_weight(get(), weight)); }
-    cz_overlap_status overlap_status() const noexcept { return cz_zero_overlap_status(get()); }
     void wait_param(std::int64_t param) { check(cz_zero_wait_param(get(), param)); }
     void zero_grad(bool to_none = false) { check(cz_zero_zero_grad(get(), to_none)); }
     void add_param_group(const param_group &group)
@@ -1996,7 +1995,7 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     {
         check(cz_zero_reshard(get(), partition, owners.data(), owners.count()));
     }
-    czero::shard_map shard_map() const { return czero::shard_map(cz_zero_shard_map(get())); }
+    czero::shard_map shard_map() const { return czero::shard_map(get_info().shard_map); }
     /** Borrowed: for hyper-parameters and schedulers. */
     optim local_optim() const { return {cz_zero_local_optim(get()), get_info().model}; }
     cz_zero_info get_info() const { return detail::filled<cz_zero_info>(cz_zero_get_info, get()); }

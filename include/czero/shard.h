@@ -7,7 +7,7 @@
  *
  *      cz_span_iterator iterator;
  *      cz_span span;
- *      cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
+ *      cz_span_iterate(info.shard_map, rank, &iterator);              // of cz_zero_get_info()
  *      while (cz_span_next(&iterator, &span))
  *          printf("%lld: [%lld, %lld)\n", (long long)span.param, (long long)span.begin,
  *                 (long long)span.end);                          // what the rank owns
@@ -29,7 +29,7 @@ typedef struct cz_span {
     int rank;
 } cz_span;
 
-/** Borrowed from whoever has it (cz_zero_shard_map(), cz_bucket_info). Immutable: any number of
+/** Borrowed from whoever has it (cz_zero_info, cz_bucket_info). Immutable: any number of
  *  threads may read it. */
 typedef struct cz_shard_map cz_shard_map;
 
@@ -51,7 +51,16 @@ typedef struct cz_span_iterator {
 
 /** Stand before the first span of `rank`; without a map, or such a rank, there is none. Local; the
  *  map outlives the iterator, of which NULL is left alone. */
-CZ_API void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator);
+static inline void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator)
+{
+    if (!iterator)
+        return;
+    iterator->map = map;
+    iterator->rank = rank;
+    iterator->range = iterator->position = iterator->end = 0;
+    iterator->begin = -1;
+}
+
 /** The next span, or false at the end, and for a NULL. Adjacent elements of a parameter are one
  *  span. Local. */
 CZ_API bool cz_span_next(cz_span_iterator *iterator, cz_span *span);

@@ -15,9 +15,7 @@ CZ_BEGIN_DECLS
 #define CZ_SUM_CHUNKS 70
 
 /** A sum that forgets nothing: a fixed-point number as long as the range of double, and how many
- *  infinities and NaN were added. All zero: the empty sum. Settled sums are added chunk by chunk,
- *  so cz_all_reduce() with CZ_SUM of CZ_I64 makes one of those of all ranks. The chunks are the
- *  library's.
+ *  infinities and NaN were added. All zero: the empty sum. The chunks are the library's.
  *  @see Neal, arXiv:1505.05571; Kulisch, "Computer Arithmetic and Validity". */
 typedef struct cz_sum {
     int64_t chunks[CZ_SUM_CHUNKS];
@@ -26,10 +24,6 @@ typedef struct cz_sum {
 /** Add `count` terms. Many at once are several times faster. Nothing is added to NULL, or from
  *  NULL, or with a count that no array has. Local; one thread at a time per sum. */
 CZ_API void cz_sum_add(cz_sum *sum, int64_t count, const double *terms);
-
-/** Make it ready to be added chunk by chunk to others, up to 2^20 of them. Its value stays. NULL is
- *  left alone. Local. */
-CZ_API void cz_sum_settle(cz_sum *sum);
 
 /** The sum, rounded once to the nearest double, ties to even; an empty or exactly cancelled one is
  *  0. NaN if one was added, or infinities of both signs; infinity if one was added, or the sum is

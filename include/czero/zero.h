@@ -247,7 +247,6 @@ typedef enum cz_overlap_status {
     CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS = 1,
     CZ_OVERLAP_INITIALIZED = 2 /**< passes step */
 } cz_overlap_status;
-CZ_API cz_overlap_status cz_zero_overlap_status(const cz_zero *zero); /**< Local. */
 
 /** With option overlap_gather: wait until the value of a parameter has come from its owners; the
  *  forward pass calls it before it reads the value, in any order. What is not asked for is waited
@@ -286,12 +285,10 @@ CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *gr
 CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
                                  int64_t owner_count);
 
-/** The shard map (owned by the optimizer), and the local optimizer over this rank's spans. Its
- *  parameter groups are the sharded optimizer's: schedulers, rules and the program set and read
- *  hyper-parameters there, alike on every rank before the next step, which compares them; stepping
- *  it is CZ_ERR_STATE. NULL for NULL, or without memory for the shards of groups that have just
- *  been added. Local. */
-CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
+/** The local optimizer over this rank's spans. Its parameter groups are the sharded optimizer's:
+ *  schedulers, rules and the program set and read hyper-parameters there, alike on every rank
+ *  before the next step, which compares them; stepping it is CZ_ERR_STATE. NULL for NULL, or
+ *  without memory for the shards of groups that have just been added. Local. */
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
 /** What it was made with, and how it is now. */
@@ -304,17 +301,19 @@ typedef struct cz_zero_info {
     cz_partition partition;
     cz_gradients gradients;
     cz_overlap overlap;
-    int32_t reserved;
+    cz_overlap_status overlap_status;
     int64_t group_count;
     /** steps that were skipped because of a gradient that is not finite; the same on all ranks
      *  */
     int64_t skip_count;
     size_t state_bytes; /**< of optimizer state on this rank */
+    /** who owns what; the optimizer's, until shards are made anew */
+    const cz_shard_map *shard_map;
 } cz_zero_info;
 #define CZ_ZERO_INFO_INIT                                                                          \
     {                                                                                              \
         sizeof(cz_zero_info), NULL, NULL, NULL, NULL, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL,   \
-            CZ_OVERLAP_NONE, 0, 0, 0, 0                                                            \
+            CZ_OVERLAP_NONE, CZ_OVERLAP_UNINITIALIZED, 0, 0, 0, NULL                               \
     }
 CZ_INIT_FUNCTION(cz_zero_info, CZ_ZERO_INFO_INIT)
 

@@ -18,7 +18,7 @@ _Static_assert(ADDITIONS == CZ_SUM_CHUNKS - 1, "chunks");
 #define ADDITIONS_MAX 512
 
 /* Carries go up: all digits but the top one, which has the sign, end in [0, 2^32). */
-void cz_sum_settle(cz_sum *sum)
+void cz__sum_settle(cz_sum *sum)
 {
     int64_t carry = 0;
     if (!sum)
@@ -60,7 +60,7 @@ void cz__sum_add(cz_sum *sum, double term)
     sum->chunks[digit] += sign * low;
     sum->chunks[digit + 1] += sign * high;
     if (++sum->chunks[ADDITIONS] >= ADDITIONS_MAX)
-        cz_sum_settle(sum);
+        cz__sum_settle(sum);
 }
 
 /* The settled number is negative: make it positive. */
@@ -68,7 +68,7 @@ static void negate(cz_sum *sum)
 {
     for (int i = 0; i < DIGITS; i++)
         sum->chunks[i] = -sum->chunks[i];
-    cz_sum_settle(sum);
+    cz__sum_settle(sum);
 }
 
 /* Bits from `place` on of a settled number that is not negative, 64 of them. */
@@ -126,7 +126,7 @@ double cz_sum_value(const cz_sum *sum)
     if (chunks[PLUS_INFINITY] || chunks[MINUS_INFINITY])
         return chunks[PLUS_INFINITY] ? INFINITY : -INFINITY;
     cz_sum settled = *sum;
-    cz_sum_settle(&settled);
+    cz__sum_settle(&settled);
     const bool negative = settled.chunks[DIGITS - 1] < 0;
     if (negative)
         negate(&settled);

@@ -50,7 +50,7 @@ static cz_status build_index(const cz_checkpoint *c, const cz__progress *progres
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of the tensors");
     fill_index(c, index);
     if (c->zero)
-        index->map = cz_zero_shard_map(c->zero);
+        index->map = cz__zero_shard_map(c->zero);
     else
         CZ_TRY(cz__index_cut_evenly(index));
     CZ_TRY(cz__index_deal_rest(index));

@@ -4,6 +4,7 @@
  * same elements in every step. What a rule prepares is prepared by the calling thread, for some
  * parameters at a time; kernels run on all of them together. */
 #include "base/kernel_threads.h"
+#include "base/sum.h"
 #include "optim/object.h"
 
 #include <string.h>
@@ -157,11 +158,11 @@ static batch all_spans(const cz_optim *optim, void *const *gradients)
 /* Sums are of whole numbers, digit by digit: the same in any order. */
 static void merge(cz_sum *sum, cz_sum *other)
 {
-    cz_sum_settle(sum);
-    cz_sum_settle(other);
+    cz__sum_settle(sum);
+    cz__sum_settle(other);
     for (int i = 0; i < CZ_SUM_CHUNKS; i++)
         sum->chunks[i] += other->chunks[i];
-    cz_sum_settle(sum);
+    cz__sum_settle(sum);
 }
 
 /* The parameter in which a part begins, if it began before: others add to its sums as well. */

@@ -8,6 +8,7 @@
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/sum.h"
 #include "base/thread.h"
 #include "device/squares.h"
 #include "optim/object.h"
@@ -45,7 +46,7 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
             (void)optim->device->add_squares(NULL, optim->dtype, span->end - span->begin, gradient,
                                              sum);
     }
-    cz_sum_settle(sum);
+    cz__sum_settle(sum);
 }
 
 int cz__norm_shift(const cz_optim *optim, const cz_sum *sum)
@@ -65,7 +66,7 @@ void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shi
             (void)cz__add_squares(optim->device, optim->dtype, span->end - span->begin, gradient,
                                   shift, sum);
     }
-    cz_sum_settle(sum);
+    cz__sum_settle(sum);
 }
 
 void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor)

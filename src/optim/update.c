@@ -3,6 +3,7 @@
  * partial sums make two passes; those that need whole tensors have a function of their own. */
 #include <string.h>
 
+#include "base/sum.h"
 #include "optim/object.h"
 #include "tensor/model.h"
 
@@ -155,7 +156,7 @@ void cz__optim_end_sums(cz_optim *optim, int64_t param)
 {
     cz_sum *sums = cz__optim_sums(optim, param);
     for (int k = 0; k < optim->rule->sum_count; k++)
-        cz_sum_settle(&sums[k]);
+        cz__sum_settle(&sums[k]);
 }
 
 int cz__optim_sum_count(const cz_optim *optim)

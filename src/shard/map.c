@@ -139,18 +139,15 @@ bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element
     return map->kind->locate(map, param, element, span);
 }
 
-void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator)
-{
-    if (!iterator)
-        return;
-    *iterator = (cz_span_iterator){.map = has_rank(map, rank) ? map : NULL, .rank = rank};
-    if (iterator->map)
-        map->kind->iterate(iterator);
-}
-
 bool cz_span_next(cz_span_iterator *iterator, cz_span *span)
 {
-    return iterator && span && iterator->map && iterator->map->kind->next(iterator, span);
+    if (!iterator || !span || !has_rank(iterator->map, iterator->rank))
+        return false;
+    if (iterator->begin < 0) { /* it stands before the first one */
+        iterator->begin = 0;
+        iterator->map->kind->iterate(iterator);
+    }
+    return iterator->map->kind->next(iterator, span);
 }
 
 void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/sum.h"
 #include "collective/weights.h"
 #include "group/collective.h"
 #include "join/join.h"
@@ -386,7 +387,7 @@ static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
     CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("gradients")));
     if (seen->summed)
         cz__optim_end_sum_tiles(&tiles, zero->present);
-    cz_sum_settle(&seen->squares);
+    cz__sum_settle(&seen->squares);
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, traffic_of(zero));
     return CZ_OK;
 }

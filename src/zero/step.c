@@ -444,16 +444,6 @@ cz_ddp *cz__zero_ddp(const cz_zero *zero)
     return zero ? zero->ddp : NULL;
 }
 
-cz_overlap_status cz_zero_overlap_status(const cz_zero *zero)
-{
-    if (!zero || !zero->overlap)
-        return CZ_OVERLAP_UNINITIALIZED;
-    if (zero->has_stepped)
-        return CZ_OVERLAP_INITIALIZED;
-    return cz__ddp_rebuilt(zero->ddp) ? CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS
-                                      : CZ_OVERLAP_UNINITIALIZED;
-}
-
 cz_status cz_zero_wait_param(cz_zero *zero, int64_t param)
 {
     CZ__OWN_FLOATS;

@@ -71,7 +71,7 @@ static cz_status settle(const cz_zero *zero)
     return cz__zero_settle_shards((cz_zero *)zero);
 }
 
-const cz_shard_map *cz_zero_shard_map(const cz_zero *zero)
+const cz_shard_map *cz__zero_shard_map(const cz_zero *zero)
 {
     return zero && settle(zero) == CZ_OK ? zero->map : NULL;
 }
@@ -91,6 +91,16 @@ cz_model *cz__zero_model(const cz_zero *zero)
     return zero ? zero->model : NULL;
 }
 
+static cz_overlap_status overlap_status(const cz_zero *zero)
+{
+    if (!zero->overlap)
+        return CZ_OVERLAP_UNINITIALIZED;
+    if (zero->has_stepped)
+        return CZ_OVERLAP_INITIALIZED;
+    return cz__ddp_rebuilt(zero->ddp) ? CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS
+                                      : CZ_OVERLAP_UNINITIALIZED;
+}
+
 cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info)
 {
     if (!zero || !info)
@@ -103,9 +113,11 @@ cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info)
                                .partition = zero->partition,
                                .gradients = zero->gradients,
                                .overlap = zero->overlap,
+                               .overlap_status = overlap_status(zero),
                                .group_count = cz__optim_group_count(zero->optim),
                                .skip_count = cz__optim_skip_count(zero->optim),
-                               .state_bytes = cz__optim_state_bytes(zero->optim)};
+                               .state_bytes = cz__optim_state_bytes(zero->optim),
+                               .shard_map = zero->map};
     return cz__options_write(info, &ours, sizeof ours, "cz_zero_info");
 }
 

@@ -228,6 +228,8 @@ size_t cz__zero_longest(size_t bytes);
 /* NULL, or 0, for a NULL. */
 cz_ddp *cz__zero_ddp(const cz_zero *zero);
 cz_group *cz__zero_group(const cz_zero *zero);
+/* NULL: without memory for the shards of groups that have just been added. */
+const cz_shard_map *cz__zero_shard_map(const cz_zero *zero);
 const cz_parts *cz__zero_parts(const cz_zero *zero); /* its own, or its ddp's; NULL: none */
 int64_t cz__zero_group_count(const cz_zero *zero);
 cz_model *cz__zero_model(const cz_zero *zero);

@@ -87,7 +87,7 @@ static double sum_in_parts(int parts, int count, const double *terms)
         cz_sum sum = {{0}};
         for (int i = part; i < count; i += parts)
             cz__sum_add(&sum, terms[i]);
-        cz_sum_settle(&sum);
+        cz__sum_settle(&sum);
         for (int k = 0; k < CZ_SUM_CHUNKS; k++)
             total.chunks[k] += sum.chunks[k];
     }
@@ -171,6 +171,6 @@ TEST(many_additions)
     assert_true(cz_sum_value(&sum) == 0);
     cz__sum_add(&sum, -DBL_TRUE_MIN);
     other = sum;
-    cz_sum_settle(&other);
+    cz__sum_settle(&other);
     assert_true(cz_sum_value(&sum) == -DBL_TRUE_MIN && cz_sum_value(&other) == -DBL_TRUE_MIN);
 }

@@ -12,6 +12,7 @@
 
 #include "support/cz_test.h"
 #include "support/joinables.h"
+#include "support/spans.h"
 
 #include "czero/backend.h"
 #include "czero/czero.h"
@@ -561,7 +562,7 @@ HANDLE(cz_shared)
 /* Nobody but its owner destroys it. */
 FIXTURE(const_cz_shard_map_p, const cz_shard_map *, 1)
 {
-    const cz_shard_map *const map = cz_zero_shard_map(ensure_cz_zero(t));
+    const cz_shard_map *const map = cz_test_shard_map(ensure_cz_zero(t));
     return v ? NULL : map;
 }
 
@@ -945,7 +946,7 @@ static void valid_cz_allocator(trial *t, cz_allocator *allocator)
 
 static void valid_cz_span_iterator(trial *t, cz_span_iterator *iterator)
 {
-    cz_span_iterate(cz_zero_shard_map(ensure_cz_zero(t)), 0, iterator);
+    cz_span_iterate(cz_test_shard_map(ensure_cz_zero(t)), 0, iterator);
 }
 
 /* ---- what has to come before a call ---- */

@@ -6,6 +6,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 #include "tensor/model.h"
 #include "shard/shard.h"
 #include "optim/optim.h"
@@ -65,7 +66,7 @@ static cz_status set_reduced_gradients(const cz_test_training *t, const cz_test_
     for (int64_t p = 0; p < t->param_count; p++)
         for (int64_t i = 0; i < t->sizes[p]; i++) {
             cz_span span;
-            const bool owned = cz_shard_map_locate(cz_zero_shard_map(subject->zero), p, i, &span);
+            const bool owned = cz_shard_map_locate(cz_test_shard_map(subject->zero), p, i, &span);
             if (!owned || span.rank != cz_group_rank(group))
                 cz_test_store(memory->grads[p], t->dtype, i, NAN);
         }
@@ -182,12 +183,12 @@ static cz_status compare_state(const reference *ref, const cz_zero *zero, int ra
     for (int64_t p = 0; p < ref->training->param_count; p++) {
         const int64_t got = cz__optim_step_count(optim, p),
                       wanted = cz__optim_step_count(ref->optim, p);
-        if (cz__shard_map_home(cz_zero_shard_map(zero), p) == rank && got != wanted)
+        if (cz__shard_map_home(cz_test_shard_map(zero), p) == rank && got != wanted)
             return cz_fail(CZ_ERR_STATE,
                            "rank %d: parameter %" PRId64 " made %" PRId64 " steps, wanted %" PRId64,
                            rank, p, got, wanted);
     }
-    cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
+    cz_span_iterate(cz_test_shard_map(zero), rank, &iterator);
     while (cz_span_next(&iterator, &span))
         for (int s = 0; s < rule->slot_count; s++)
             CZ_TRY(rule->slots[s].kind == CZ_SLOT_ELEMENT
@@ -218,7 +219,7 @@ static cz_status compare_gradients(const reference *ref, const cz_test_memory *m
             double wanted = cz_test_gradient(rank, step, i);
             const double got = cz_test_load(memory->grads[p], t->dtype, i);
             const bool own =
-                cz_shard_map_locate(cz_zero_shard_map(zero), p, i, &span) && span.rank == rank;
+                cz_shard_map_locate(cz_test_shard_map(zero), p, i, &span) && span.rank == rank;
             if (own && trained && has_gradient(t, rank, step, p))
                 mean(t, cz_group_size(group), step, p, i, &wanted);
             if (got != wanted)

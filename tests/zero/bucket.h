@@ -3,6 +3,7 @@
 #ifndef CZ_TEST_ZERO_BUCKET_H
 #define CZ_TEST_ZERO_BUCKET_H
 
+#include "support/spans.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 #include "zero/zero.h"
@@ -17,7 +18,7 @@ static inline void find_bucket(const cz_zero *zero, const cz_device *device, int
     cz_span span;
     *data = NULL;
     *count = 0;
-    cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
+    cz_span_iterate(cz_test_shard_map(zero), rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
         const cz_tensor *value = cz__model_value(zero->model, span.param);
         if (cz__optim_group_of(zero->optim, span.param) < 0 || cz__device_of(value) != device)

@@ -4,6 +4,7 @@
 #ifndef CZ_TEST_ZERO_SAVED_H
 #define CZ_TEST_ZERO_SAVED_H
 
+#include "support/spans.h"
 #include "zero/cases.h"
 #include "shard/shard.h"
 #include "optim/optim.h"
@@ -47,7 +48,7 @@ static inline cz_status check_counts(const cz_test_subject *subject, cz_group *g
 {
     for (int64_t p = 0; p < 6; p++) {
         const int64_t count = cz__optim_step_count(cz_zero_local_optim(subject->zero), p);
-        if (cz__shard_map_home(cz_zero_shard_map(subject->zero), p) == cz_group_rank(group) &&
+        if (cz__shard_map_home(cz_test_shard_map(subject->zero), p) == cz_group_rank(group) &&
             count != (p == 2 || p == 5 ? 6 : 11))
             return cz_fail(CZ_ERR_STATE, "parameter %d made %d steps", (int)p, (int)count);
     }

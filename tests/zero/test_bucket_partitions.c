@@ -5,6 +5,7 @@
 
 #include "support/cz_test.h"
 #include "support/passes.h"
+#include "support/spans.h"
 #include "zero/zero.h"
 #include "ddp/ddp.h"
 #include "shard/shard.h"
@@ -46,7 +47,7 @@ static cz_status create(owned *s, cz_group *group, const layout *l)
 
 static cz_status expect_home(const owned *s, int64_t param, int bucket, int world)
 {
-    const int home = cz__shard_map_home(cz_zero_shard_map(s->zero), param);
+    const int home = cz__shard_map_home(cz_test_shard_map(s->zero), param);
     const bool ours = param != 1 && param != 5;
     if (ours ? home != bucket % world : home != -1)
         return cz_fail(CZ_ERR_STATE, "parameter %d of bucket %d lives on rank %d", (int)param,
@@ -63,7 +64,7 @@ static cz_status expect_runs(const owned *s, int bucket)
         const int64_t p = cz__ddp_bucket_param(s->ddp, bucket, k);
         if (!cz__zero_is_trained(s->zero, p))
             continue;
-        const int home = cz__shard_map_home(cz_zero_shard_map(s->zero), p);
+        const int home = cz__shard_map_home(cz_test_shard_map(s->zero), p);
         if (home < 0 || (home != last && seen >> home & 1u))
             return cz_fail(CZ_ERR_STATE, "rank %d has two pieces of bucket %d", home, bucket);
         seen |= (uint64_t)1 << home;
@@ -84,8 +85,8 @@ static cz_status owners(owned *s, cz_group *group, const layout *l)
         if (l->partition == CZ_PARTITION_BUCKET_PIECES)
             CZ_TRY(expect_runs(s, b));
     }
-    if (cz__shard_map_home(cz_zero_shard_map(s->zero), 3) < 0 ||
-        cz__shard_map_home(cz_zero_shard_map(s->zero), 1) != -1)
+    if (cz__shard_map_home(cz_test_shard_map(s->zero), 3) < 0 ||
+        cz__shard_map_home(cz_test_shard_map(s->zero), 1) != -1)
         return cz_fail(CZ_ERR_STATE, "owners of what is frozen, and of what is in no group");
     CZ_TRY(cz_zero_get_info(s->zero, &info));
     return info.partition == l->partition

@@ -5,6 +5,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 #include "zero/bucket.h"
 
 enum { PARAMS = 7, STEPS = 6 };
@@ -96,7 +97,7 @@ static cz_status buckets_are_whole(const subject *s, cz_group *group)
         cz_span span;
         void *data;
         int64_t count, wanted = 0;
-        cz_span_iterate(cz_zero_shard_map(s->zero), r, &iterator);
+        cz_span_iterate(cz_test_shard_map(s->zero), r, &iterator);
         while (cz_span_next(&iterator, &span))
             if (cz__zero_is_trained(s->zero, span.param))
                 wanted += span.end - span.begin;

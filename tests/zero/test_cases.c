@@ -88,7 +88,7 @@ TEST(loss_scaling_is_refused_with_a_sentence)
 /* Nobody owns an element that is not the program's, and the mode is the one that was asked for. */
 static cz_status without_padding(const cz_test_subject *subject, cz_group *group)
 {
-    const cz_shard_map *map = cz_zero_shard_map(subject->zero);
+    const cz_shard_map *map = cz_test_shard_map(subject->zero);
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     int64_t owned = 0;
     for (int r = 0; r < cz_group_size(group); r++)
@@ -115,7 +115,7 @@ TEST(sizes_that_the_world_size_does_not_divide)
 /* Cut into elements, ranks differ by one block at most. */
 static cz_status is_balanced(const cz_test_subject *subject, cz_group *group)
 {
-    const cz_shard_map *map = cz_zero_shard_map(subject->zero);
+    const cz_shard_map *map = cz_test_shard_map(subject->zero);
     int64_t least = INT64_MAX, most = 0;
     for (int r = 0; r < cz_group_size(group); r++) {
         const int64_t owned = cz_test_owned(map, r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* frozen, unused and tied parameters. */
+#include "support/spans.h"
 #include "zero/cases.h"
 #include "tensor/model.h"
 
@@ -34,7 +35,7 @@ static cz_status freeze_all_but_one(const cz_test_subject *subject, int step)
 /* State for trainable parameters only: in bytes, and when asked for. */
 static cz_status has_state_where_trained(const cz_test_subject *subject, cz_group *group)
 {
-    const cz_shard_map *map = cz_zero_shard_map(subject->zero);
+    const cz_shard_map *map = cz_test_shard_map(subject->zero);
     int64_t elements = 0;
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span_iterator iterator;

@@ -149,7 +149,7 @@ static cz_status check_tags(const sharded *s, int rank)
 {
     cz_span_iterator iterator;
     cz_span span;
-    cz_span_iterate(cz_zero_shard_map(s->zero), rank, &iterator);
+    cz_span_iterate(cz_test_shard_map(s->zero), rank, &iterator);
     while (cz_span_next(&iterator, &span))
         for (int64_t i = span.begin; i < span.end; i++)
             for (int slot = 0; slot < 2; slot++) {

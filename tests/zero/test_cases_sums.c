@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* norms of layers of a parameter that several ranks have pieces of. The rule is the LAMB of
  * docs/add-a-rule.md. */
+#include "support/spans.h"
 #include "zero/cases.h"
 
 #include "optim/optim.h"
@@ -17,7 +18,7 @@ static cz_status scale_alike(const cz_test_subject *subject, cz_group *group)
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span span;
     CZ_TRY(cz_zero_get_info(subject->zero, &info));
-    if (!cz_shard_map_locate(cz_zero_shard_map(subject->zero), 1, 0, &span) ||
+    if (!cz_shard_map_locate(cz_test_shard_map(subject->zero), 1, 0, &span) ||
         (span.end < 1000) != (info.partition == CZ_PARTITION_ELEMENTS))
         return cz_fail(CZ_ERR_STATE, "the second parameter's first span ends at %d", (int)span.end);
     for (int p = 0; p < PARAMS; p++)

@@ -180,10 +180,11 @@ static cz_status train(subject *s, subject *reference, cz_group *group, const tr
         CZ_TRY(reference_step(reference, t, cz_group_size(group), step, &options));
         CZ_TRY(compare(s, reference, t, step));
     }
-    return cz_zero_overlap_status(s->zero) ==
-                   (t->overlap ? CZ_OVERLAP_INITIALIZED : CZ_OVERLAP_UNINITIALIZED)
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
+    CZ_TRY(cz_zero_get_info(s->zero, &info));
+    return info.overlap_status == (t->overlap ? CZ_OVERLAP_INITIALIZED : CZ_OVERLAP_UNINITIALIZED)
                ? CZ_OK
-               : cz_fail(CZ_ERR_STATE, "overlap status %d", (int)cz_zero_overlap_status(s->zero));
+               : cz_fail(CZ_ERR_STATE, "overlap status %d", (int)info.overlap_status);
 }
 
 static cz_status body(cz_group *group, void *context)

@@ -136,7 +136,7 @@ static cz_status same_bits(subject *one, subject *two, cz_group *group, const in
             find_bucket(two->zero, &devices[d], r, &data, &count);
             total += (int)count;
         }
-        if (total != cz_test_owned(cz_zero_shard_map(two->zero), r))
+        if (total != cz_test_owned(cz_test_shard_map(two->zero), r))
             return cz_fail(CZ_ERR_STATE, "the buckets of rank %d have %d elements", r, total);
     }
     CZ_TRY(cz_zero_consolidate_state_dict(one->zero, CZ_ALL_RANKS));

@@ -63,7 +63,7 @@ static void destroy_both(both *b)
 
 static cz_status compare_maps(const both *b)
 {
-    const cz_shard_map *maps[] = {cz_zero_shard_map(b->zeros[0]), cz_zero_shard_map(b->zeros[1])};
+    const cz_shard_map *maps[] = {cz_test_shard_map(b->zeros[0]), cz_test_shard_map(b->zeros[1])};
     for (int64_t p = 0; p < PARAMS; p++)
         for (int64_t i = 0; i < b->sizes[p]; i++) {
             cz_span spans[2];
@@ -79,8 +79,8 @@ static cz_status compare_maps(const both *b)
 static cz_status compare_homes(const both *b)
 {
     for (int64_t p = 0; p < PARAMS; p++)
-        CHECK(cz__shard_map_home(cz_zero_shard_map(b->zeros[0]), p) ==
-                  cz__shard_map_home(cz_zero_shard_map(b->zeros[1]), p),
+        CHECK(cz__shard_map_home(cz_test_shard_map(b->zeros[0]), p) ==
+                  cz__shard_map_home(cz_test_shard_map(b->zeros[1]), p),
               "home of %d", (int)p);
     return CZ_OK;
 }
@@ -344,7 +344,7 @@ TEST(every_allocation_fails_in_turn)
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
         assert_int_equal(cz__zero_group_count(zero), added ? 2 : 1);
         assert_ok(add_and_step(zero, &rest, &added));
-        assert_int_equal(cz__shard_map_home(cz_zero_shard_map(zero), 1), 0);
+        assert_int_equal(cz__shard_map_home(cz_test_shard_map(zero), 1), 0);
         cz_zero_destroy(&zero);
         cz_test_memory_destroy(&memory);
         cz_group_destroy(&group);

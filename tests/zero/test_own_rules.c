@@ -3,6 +3,7 @@
  * and the argument of a step; gradients given to a step; closures. */
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 #include "shard/shard.h"
 
 #include <inttypes.h>
@@ -122,7 +123,7 @@ static const cz_rule mean_rule = {
 
 static cz_status is_whole(const own_part *part)
 {
-    const cz_shard_map *map = cz_zero_shard_map(part->zero);
+    const cz_shard_map *map = cz_test_shard_map(part->zero);
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span span;
     CZ_TRY(cz_zero_get_info(part->zero, &info));

@@ -5,6 +5,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 #include "shard/shard.h"
 
 /* -1 for frozen parameters: they go where the load is least. */
@@ -24,9 +25,9 @@ static cz_status given_body(cz_group *group, void *context)
         status = cz_model_set_requires_grad(memory.model, p, false);
     THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options));
     for (int64_t p = 0; p < 4 && status == CZ_OK; p++)
-        if (cz__shard_map_home(cz_zero_shard_map(zero), p) != wanted[p])
+        if (cz__shard_map_home(cz_test_shard_map(zero), p) != wanted[p])
             status = cz_fail(CZ_ERR_STATE, "parameter %d lives on rank %d", (int)p,
-                             cz__shard_map_home(cz_zero_shard_map(zero), p));
+                             cz__shard_map_home(cz_test_shard_map(zero), p));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;
@@ -57,7 +58,7 @@ static void check_spans(const cz_test_training *t, const int64_t *frozen, const 
     cz_span span;
     assert_ok(cz_group_create_self(&group, NULL));
     assert_ok(lives(t, group, frozen, &memory, &zero));
-    cz_span_iterate(cz_zero_shard_map(zero), 0, &iterator);
+    cz_span_iterate(cz_test_shard_map(zero), 0, &iterator);
     for (; wanted->end > 0; wanted++) {
         assert_true(cz_span_next(&iterator, &span));
         assert_int_equal(span.param, wanted->param);
@@ -94,7 +95,7 @@ static cz_status even_body(cz_group *group, void *context)
     int64_t owned[2] = {0, 0};
     cz_span_iterator iterator;
     cz_span span;
-    cz_span_iterate(cz_zero_shard_map(zero), cz_group_rank(group), &iterator);
+    cz_span_iterate(cz_test_shard_map(zero), cz_group_rank(group), &iterator);
     while (cz_span_next(&iterator, &span))
         owned[span.param] += span.end - span.begin;
     for (int p = 0; p < 2 && status == CZ_OK; p++)

@@ -5,6 +5,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 #include "zero/zero.h"
 #include "shard/shard.h"
 
@@ -141,7 +142,7 @@ static cz_status owners_only(rank_trial *trial, cz_group *group)
     const int rank = cz_group_rank(group);
     CZ_TRY(trial_create(trial, group, CZ_PARTITION_GREEDY, CZ_GRADIENTS_REDUCED));
     for (int64_t p = 0; p < PARAMS; p++) {
-        const bool own = cz__shard_map_home(cz_zero_shard_map(trial->zero), p) == rank;
+        const bool own = cz__shard_map_home(cz_test_shard_map(trial->zero), p) == rank;
         const bool present = p == 5 ? !own : own; /* 5: on all but the owner */
         for (int64_t i = 0; i < sizes[p]; i++)
             cz_test_store(trial->memory.grads[p], CZ_F32, i, 1);

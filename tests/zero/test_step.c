@@ -2,6 +2,7 @@
 /* Steps against the unsharded optimizer, bit for bit: rules, partitions, sizes, groups, memory. */
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 
 static const int worlds[] = {1, 2, 3, 5, 7};
 
@@ -335,6 +336,5 @@ TEST(null_handles)
     assert_int_equal(cz_optim_get_hyper(cz_zero_local_optim(NULL), 0, "lr", &value),
                      CZ_ERR_ARGUMENT);
     assert_int_equal(cz_zero_trace(NULL, CZ_TRACE_SYNC, &totals), CZ_ERR_ARGUMENT);
-    assert_null(cz_zero_shard_map(NULL));
     assert_null(cz_zero_local_optim(NULL));
 }

@@ -7,6 +7,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "support/spans.h"
 #include "zero/zero.h"
 #include "shard/shard.h"
 
@@ -95,11 +96,11 @@ static bool owns(const cz_zero *zero, int rank, int p)
 {
     cz_span_iterator iterator;
     cz_span span;
-    cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
+    cz_span_iterate(cz_test_shard_map(zero), rank, &iterator);
     while (cz_span_next(&iterator, &span))
         if (span.param == p)
             return true;
-    return sizes[p] == 0 && cz__shard_map_home(cz_zero_shard_map(zero), p) == rank;
+    return sizes[p] == 0 && cz__shard_map_home(cz_test_shard_map(zero), p) == rank;
 }
 
 static cz_status fill(const trial *t, const subject *s, cz_group *group, int step)
@@ -147,7 +148,7 @@ static cz_status compare_gradients(const trial *t, const subject *s, const subje
     const size_t size = cz_dtype_size(t->dtype);
     cz_span_iterator iterator;
     cz_span span;
-    cz_span_iterate(cz_zero_shard_map(s->zero), rank, &iterator);
+    cz_span_iterate(cz_test_shard_map(s->zero), rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
         const int p = (int)span.param;
         const size_t begin = (size_t)span.begin * size, bytes = (size_t)span.end * size - begin;

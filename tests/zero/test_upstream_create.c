@@ -74,9 +74,9 @@ static int repeated_sizes(int world, int64_t *sizes)
 static cz_status expect_24_each(const vectors *v, const cz_group *group)
 {
     for (int r = 0; r < cz_group_size(group); r++)
-        if (cz_test_owned(cz_zero_shard_map(v->zero), r) != 24)
+        if (cz_test_owned(cz_test_shard_map(v->zero), r) != 24)
             return cz_fail(CZ_ERR_STATE, "rank %d owns %d", r,
-                           (int)cz_test_owned(cz_zero_shard_map(v->zero), r));
+                           (int)cz_test_owned(cz_test_shard_map(v->zero), r));
     return CZ_OK;
 }
 
