@@ -230,7 +230,6 @@ static cz_status plan_world(plan_request *r, int k)
 {
     planned *p = &r->planned[k];
     cz_plan *plan;
-    cz_plan_info info = CZ_PLAN_INFO_INIT;
     r->options.world_size = p->world_size = r->worlds[k];
     CZ_TRY(cz_plan_create(&plan, r->shapes, &r->options));
     p->least = p->most = p->mean = p->first = (cz_plan_memory)CZ_PLAN_MEMORY_INIT;
@@ -243,8 +242,8 @@ static cz_status plan_world(plan_request *r, int k)
     status = cz_plan_rank(plan, CZ_PLAN_ALONE, &r->alone);
     if (status)
         goto done;
-    status = cz_plan_get_info(plan, &info);
-    p->bucket_count = info.bucket_count;
+    p->info = (cz_plan_info)CZ_PLAN_INFO_INIT;
+    status = cz_plan_get_info(plan, &p->info);
 done:
     cz_plan_destroy(&plan);
     return status;

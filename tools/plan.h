@@ -10,7 +10,8 @@
 enum { PLAN_WORLDS = 16 };
 
 typedef struct planned {
-    int world_size, bucket_count;
+    int world_size;
+    cz_plan_info info;
     cz_plan_memory least, most, mean, first; /* `first`: rank 0, which has what is consolidated */
 } planned;
 

@@ -97,29 +97,20 @@ static void print_count(int64_t count, const char *noun)
     printf("%s %s%s", count_text(count).text, noun, count == 1 ? "" : "s");
 }
 
-static cz_shapes_totals totals_of(const plan_request *r, cz_shape_kind kind)
-{
-    cz_shapes_totals totals = CZ_SHAPES_TOTALS_INIT;
-    (void)cz_shapes_get_totals(r->shapes, kind, &totals); /* cannot fail: all is as it wants it */
-    return totals;
-}
-
 static void print_model(const plan_request *r)
 {
-    const cz_shapes_totals params = totals_of(r, CZ_SHAPE_PARAM);
-    const cz_shapes_totals frozen = totals_of(r, CZ_SHAPE_FROZEN);
-    const cz_shapes_totals buffers = totals_of(r, CZ_SHAPE_BUFFER);
+    const int64_t *counts = r->planned[0].info.tensors, *elements = r->planned[0].info.elements;
     printf("%s: ", show_path(r->path).text);
-    print_count(params.count, "parameter");
+    print_count(counts[CZ_SHAPE_PARAM], "parameter");
     printf(" with ");
-    print_count(params.elements, "element");
-    if (frozen.count > 0)
-        printf(", %s frozen with %s", count_text(frozen.count).text,
-               count_text(frozen.elements).text);
-    if (buffers.count > 0) {
+    print_count(elements[CZ_SHAPE_PARAM], "element");
+    if (counts[CZ_SHAPE_FROZEN] > 0)
+        printf(", %s frozen with %s", count_text(counts[CZ_SHAPE_FROZEN]).text,
+               count_text(elements[CZ_SHAPE_FROZEN]).text);
+    if (counts[CZ_SHAPE_BUFFER] > 0) {
         printf(", ");
-        print_count(buffers.count, "buffer");
-        printf(" with %s", count_text(buffers.elements).text);
+        print_count(counts[CZ_SHAPE_BUFFER], "buffer");
+        printf(" with %s", count_text(elements[CZ_SHAPE_BUFFER]).text);
     }
     printf("\n");
 }
@@ -131,9 +122,9 @@ static void print_training(const plan_request *r)
            o->unsharded ? "all of the state on every rank" : "the state dealt out by ");
     if (!o->unsharded)
         printf("%s, overlap %s", plan_partition_word(o->partition), plan_overlap_word(o->overlap));
-    if (r->world_count == 1 && r->planned[0].bucket_count > 0) {
+    if (r->world_count == 1 && r->planned[0].info.bucket_count > 0) {
         printf(", ");
-        print_count(r->planned[0].bucket_count, "bucket");
+        print_count(r->planned[0].info.bucket_count, "bucket");
         printf(" of gradients");
     }
     if (o->parts > 0) {
@@ -256,7 +247,7 @@ static void print_world(const planned *p)
         const cz_plan_memory *memory;
     } parts[] = {
         {"least", &p->least}, {"most", &p->most}, {"mean", &p->mean}, {"rank0", &p->first}};
-    printf("    {\"ranks\": %d, \"buckets\": %d", p->world_size, p->bucket_count);
+    printf("    {\"ranks\": %d, \"buckets\": %d", p->world_size, p->info.bucket_count);
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         printf(",\n     \"%s\": ", parts[k].name);
         print_members(parts[k].memory);
@@ -272,11 +263,9 @@ void plan_print_json(const plan_request *r)
     printf(",\n  \"rule\": \"%s\", \"unsharded\": %s, \"partition\": \"%s\", \"overlap\": \"%s\"",
            r->options.rule->name, r->options.unsharded ? "true" : "false",
            plan_partition_word(r->options.partition), plan_overlap_word(r->options.overlap));
-    for (cz_shape_kind k = CZ_SHAPE_PARAM; k <= CZ_SHAPE_BUFFER; k++) {
-        const cz_shapes_totals totals = totals_of(r, k);
+    for (cz_shape_kind k = CZ_SHAPE_PARAM; k <= CZ_SHAPE_BUFFER; k++)
         printf(",\n  \"%s\": {\"count\": %" PRId64 ", \"elements\": %" PRId64 "}", kinds[k],
-               totals.count, totals.elements);
-    }
+               r->planned[0].info.tensors[k], r->planned[0].info.elements[k]);
     printf(",\n  \"alone\": ");
     print_members(&r->alone);
     printf(",\n  \"worlds\": [\n");

@@ -59,6 +59,8 @@ module czero_group
         integer(c_int64_t) :: header_bytes = 0
         integer(c_int64_t) :: messages = 0
         integer(c_int64_t) :: native = 0
+        integer(c_int32_t) :: local_rank = -1
+        integer(c_int32_t) :: local_size = 0
     end type
 
     interface
@@ -79,14 +81,6 @@ module czero_group
             type(c_ptr), value :: group
         end function
         pure integer(c_int) function c_group_size(group) bind(C, name='cz_group_size')
-            import
-            type(c_ptr), value :: group
-        end function
-        pure integer(c_int) function c_group_local_rank(group) bind(C, name='cz_group_local_rank')
-            import
-            type(c_ptr), value :: group
-        end function
-        pure integer(c_int) function c_group_local_size(group) bind(C, name='cz_group_local_size')
             import
             type(c_ptr), value :: group
         end function
@@ -205,15 +199,28 @@ contains
         cz_group_size = c_group_size(group%handle)
     end function
 
-    ! Among the ranks that are on the same machine.
-    pure integer function cz_group_local_rank(group)
+    ! What the group says of itself; as fresh, with -1 bytes sent, if there is no such group.
+    type(group_info) function get_info(group)
         type(cz_group), intent(in) :: group
-        cz_group_local_rank = c_group_local_rank(group%handle)
+        type(group_info) :: info
+        info%size = c_sizeof(info)
+        if (c_group_get_info(group%handle, info) /= 0) info%sent_bytes = -1
+        get_info = info
     end function
 
-    pure integer function cz_group_local_size(group)
+    ! Among the ranks that are on the same machine.
+    integer function cz_group_local_rank(group)
         type(cz_group), intent(in) :: group
-        cz_group_local_size = c_group_local_size(group%handle)
+        type(group_info) :: info
+        info = get_info(group)
+        cz_group_local_rank = info%local_rank
+    end function
+
+    integer function cz_group_local_size(group)
+        type(cz_group), intent(in) :: group
+        type(group_info) :: info
+        info = get_info(group)
+        cz_group_local_size = info%local_size
     end function
 
     ! How many threads this rank may run, call omp_set_num_threads(cores). Collective.
@@ -240,9 +247,7 @@ contains
     integer(int64) function cz_group_sent_bytes(group)
         type(cz_group), intent(in) :: group
         type(group_info) :: info
-        info%size = c_sizeof(info)
-        info%sent_bytes = -1
-        if (c_group_get_info(group%handle, info) /= 0) info%sent_bytes = -1
+        info = get_info(group)
         cz_group_sent_bytes = info%sent_bytes
     end function
 

@@ -437,7 +437,6 @@ CZERO_FRESH(cz_launch_options)
 CZERO_FRESH(cz_load_options)
 CZERO_FRESH(cz_load_result)
 CZERO_FRESH(cz_mixed_precision)
-CZERO_FRESH(cz_model_buffer)
 CZERO_FRESH(cz_model_info)
 CZERO_FRESH(cz_model_param)
 CZERO_FRESH(cz_operation_options)
@@ -461,7 +460,6 @@ CZERO_FRESH(cz_sched_cyclic_options)
 CZERO_FRESH(cz_sched_one_cycle_options)
 CZERO_FRESH(cz_sched_options)
 CZERO_FRESH(cz_sched_plateau_options)
-CZERO_FRESH(cz_shapes_totals)
 CZERO_FRESH(cz_step_options)
 CZERO_FRESH(cz_step_result)
 CZERO_FRESH(cz_trace_totals)
@@ -665,8 +663,6 @@ class group : public detail::handle<cz_group, cz_group_destroy>
     int rank() const noexcept { return cz_group_rank(get()); }
     int size() const noexcept { return cz_group_size(get()); }
     int global_rank(int rank) const noexcept { return cz_group_global_rank(get(), rank); }
-    int local_rank() const noexcept { return cz_group_local_rank(get()); }
-    int local_size() const noexcept { return cz_group_local_size(get()); }
     int local_cores()
     {
         int cores = 0;
@@ -1170,10 +1166,6 @@ class model : public detail::handle<cz_model, cz_model_destroy>
     cz_model_param get_param(std::int64_t index) const
     {
         return detail::filled<cz_model_param>(cz_model_get_param, get(), index);
-    }
-    cz_model_buffer get_buffer(std::int64_t index) const
-    {
-        return detail::filled<cz_model_buffer>(cz_model_get_buffer, get(), index);
     }
     std::int64_t find(const std::string &name) const { return cz_model_find(get(), name.c_str()); }
     void set_requires_grad(std::int64_t param, bool requires_grad)
@@ -2627,10 +2619,6 @@ class shapes : public detail::handle<cz_shapes, cz_shapes_destroy>
     {
         check(cz_shapes_add(get(), name.c_str(), type, static_cast<int>(shape.size()), shape.data(),
                             kind));
-    }
-    cz_shapes_totals get_totals(cz_shape_kind kind) const
-    {
-        return detail::filled<cz_shapes_totals>(cz_shapes_get_totals, get(), kind);
     }
 
   private:

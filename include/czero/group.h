@@ -114,13 +114,6 @@ CZ_API int cz_group_size(const cz_group *group); /**< ranks in the group; 0 for 
  *  group rank `rank`. -1 outside 0 … size - 1. Local. */
 CZ_API int cz_group_global_rank(const cz_group *group, int rank);
 
-/** This rank's number among the ranks of the group that are on its machine, in their order, and how
- *  many these are. Threads of one process are together, MPI processes where the name of the host is
- *  the same (CZERO_MPI_NODE, docs/environment.md), others where the backend says so; where nothing
- *  is known each is alone. -1 and 0 for NULL. Local; any thread. */
-CZ_API int cz_group_local_rank(const cz_group *group);
-CZ_API int cz_group_local_size(const cz_group *group);
-
 /** Make sub-groups: ranks that give the same `color` become one group, ordered by `key`, equal keys
  *  by their rank in `group`.
  *
@@ -164,8 +157,14 @@ typedef struct cz_group_info {
     /** Collectives that the backend made itself: what these send only it knows; it is in no other
      *  number. */
     uint64_t native;
+    /** This rank's number among the ranks of the group that are on its machine, in their order, and
+     *  how many these are. Threads of one process are together, MPI processes where the name of the
+     *  host is the same (CZERO_MPI_NODE, docs/environment.md), others where the backend says so;
+     *  where nothing is known each is alone. */
+    int32_t local_rank;
+    int32_t local_size;
 } cz_group_info;
-#define CZ_GROUP_INFO_INIT {sizeof(cz_group_info), NULL, 0, 0, 0, 0, 0, 0}
+#define CZ_GROUP_INFO_INIT {sizeof(cz_group_info), NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_group_info, CZ_GROUP_INFO_INIT)
 
 /** Local; any thread. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */

@@ -64,20 +64,6 @@ CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
  *          library without checkpoints; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_shapes_read(cz_shapes **out, const char *path);
 
-/** Of all tensors of a kind. */
-typedef struct cz_shapes_totals {
-    size_t size; /**< set by CZ_SHAPES_TOTALS_INIT */
-    int64_t count;
-    int64_t elements;
-    uint64_t bytes;
-} cz_shapes_totals;
-#define CZ_SHAPES_TOTALS_INIT {sizeof(cz_shapes_totals), 0, 0, 0}
-CZ_INIT_FUNCTION(cz_shapes_totals, CZ_SHAPES_TOTALS_INIT)
-
-/** Local. @return CZ_ERR_ARGUMENT: a NULL, an unknown kind, or a size that was not set. */
-CZ_API cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kind,
-                                      cz_shapes_totals *totals);
-
 /* ---- the plan ---- */
 
 typedef struct cz_plan_options {
@@ -176,8 +162,11 @@ typedef struct cz_plan_info {
     size_t size; /**< set by CZ_PLAN_INFO_INIT */
     int32_t world_size;
     int32_t bucket_count; /**< of the data-parallel model; 0: there is none */
+    /** What was planned for: tensors of each cz_shape_kind, and their elements. */
+    int64_t tensors[3];
+    int64_t elements[3];
 } cz_plan_info;
-#define CZ_PLAN_INFO_INIT {sizeof(cz_plan_info), 0, 0}
+#define CZ_PLAN_INFO_INIT {sizeof(cz_plan_info), 0, 0, {0}, {0}}
 CZ_INIT_FUNCTION(cz_plan_info, CZ_PLAN_INFO_INIT)
 
 /** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */

@@ -125,36 +125,25 @@ typedef struct cz_model_info {
 CZ_INIT_FUNCTION(cz_model_info, CZ_MODEL_INFO_INIT)
 
 /** Local.
- *  @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next two. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next. */
 CZ_API cz_status cz_model_get_info(const cz_model *model, cz_model_info *info);
 
-/** A parameter. What it points to is owned by the model; the tensors are valid until the next
- *  addition. */
+/** A parameter or a buffer. What it points to is owned by the model; the tensors are valid until
+ *  the next addition. */
 typedef struct cz_model_param {
     size_t size; /**< set by CZ_MODEL_PARAM_INIT */
     const char *name;
     const cz_tensor *value;
     const cz_tensor *gradient; /**< NULL: there is none now */
-    int32_t requires_grad;     /**< 0: it is frozen */
+    int32_t requires_grad;     /**< 0: it is frozen, or a buffer */
     int32_t reserved;          /**< 0 */
 } cz_model_param;
 #define CZ_MODEL_PARAM_INIT {sizeof(cz_model_param), NULL, NULL, NULL, 0, 0}
 CZ_INIT_FUNCTION(cz_model_param, CZ_MODEL_PARAM_INIT)
 
-/** Local. @return CZ_ERR_ARGUMENT also: no such parameter. */
+/** Local. @param index  from param_count on: a buffer, in their order
+ *  @return CZ_ERR_ARGUMENT also: no such parameter or buffer. */
 CZ_API cz_status cz_model_get_param(const cz_model *model, int64_t index, cz_model_param *param);
-
-/** A buffer, likewise. */
-typedef struct cz_model_buffer {
-    size_t size; /**< set by CZ_MODEL_BUFFER_INIT */
-    const char *name;
-    const cz_tensor *value;
-} cz_model_buffer;
-#define CZ_MODEL_BUFFER_INIT {sizeof(cz_model_buffer), NULL, NULL}
-CZ_INIT_FUNCTION(cz_model_buffer, CZ_MODEL_BUFFER_INIT)
-
-/** Local. @return CZ_ERR_ARGUMENT also: no such buffer. */
-CZ_API cz_status cz_model_get_buffer(const cz_model *model, int64_t index, cz_model_buffer *buffer);
 
 /** The index of the parameter of that name, -1 if there is none. Local. */
 CZ_API int64_t cz_model_find(const cz_model *model, const char *name);

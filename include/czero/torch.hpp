@@ -153,7 +153,8 @@ class tensors
                                         parameters[i].requires_grad());
         }
         for (std::size_t i = 0; i < buffers.size(); i++) {
-            const cz_model_buffer known = model.get_buffer(static_cast<std::int64_t>(i));
+            const cz_model_param known =
+                model.get_param(static_cast<std::int64_t>(parameters.size() + i));
             expect_in_place(known.name, buffers[i], *known.value);
         }
     }

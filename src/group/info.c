@@ -30,16 +30,6 @@ static int count_together(const cz_group *group, int before)
     return count;
 }
 
-int cz_group_local_rank(const cz_group *group)
-{
-    return group ? count_together(group, group->rank) : -1;
-}
-
-int cz_group_local_size(const cz_group *group)
-{
-    return group ? count_together(group, group->size) : 0;
-}
-
 static uint64_t read_of(atomic_ullong *from)
 {
     return atomic_load_explicit(from, memory_order_relaxed);
@@ -56,7 +46,9 @@ cz_status cz_group_get_info(const cz_group *group, cz_group_info *info)
                                .sent_bytes = read_of(&counted->sent_bytes),
                                .header_bytes = read_of(&counted->header_bytes),
                                .messages = read_of(&counted->messages),
-                               .native = read_of(&counted->native)};
+                               .native = read_of(&counted->native),
+                               .local_rank = count_together(group, group->rank),
+                               .local_size = count_together(group, group->size)};
     return cz__options_write(info, &now, sizeof now, "cz_group_info");
 }
 
@@ -96,7 +88,7 @@ cz_status cz_group_local_cores(cz_group *group, int *cores)
     if (!status) {
         const cz__cores here = cz__cores_look();
         const int mine = choose_local(group, sets);
-        *cores = cz__cores_apportion(sets, cz_group_local_size(group), mine, &here);
+        *cores = cz__cores_apportion(sets, count_together(group, group->size), mine, &here);
     }
     cz__free(sets);
     return status;

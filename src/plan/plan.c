@@ -318,7 +318,11 @@ cz_status cz_plan_get_info(const cz_plan *plan, cz_plan_info *info)
 {
     if (!plan || !info)
         return cz__fail(CZ_ERR_ARGUMENT, "plan get_info: %s is NULL", plan ? "info" : "plan");
-    const cz_plan_info ours = {.world_size = plan->options.world_size,
-                               .bucket_count = plan->bucket_count};
+    cz_plan_info ours = {.world_size = plan->options.world_size,
+                         .bucket_count = plan->bucket_count};
+    for (int k = 0; k < CZ__SHAPE_KINDS; k++) {
+        ours.tensors[k] = plan->shapes[k].count;
+        ours.elements[k] = plan->shapes[k].elements;
+    }
     return cz__options_write(info, &ours, sizeof ours, "cz_plan_info");
 }

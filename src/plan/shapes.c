@@ -164,18 +164,3 @@ int64_t cz__shapes_elements(const cz_shapes *shapes, cz_shape_kind kind)
 {
     return sums_of(shapes, kind)->elements;
 }
-
-cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kind,
-                               cz_shapes_totals *totals)
-{
-    if (!shapes || !totals)
-        return cz__fail(CZ_ERR_ARGUMENT, "shapes get_totals: %s is NULL",
-                        shapes ? "totals" : "shapes");
-    if ((unsigned)kind > CZ_SHAPE_BUFFER)
-        return cz__fail(CZ_ERR_ARGUMENT, "shapes get_totals: kind %d, wanted 0 to %d", (int)kind,
-                        CZ_SHAPE_BUFFER);
-    const cz__shape_sums *sums = &shapes->sums[kind];
-    const cz_shapes_totals ours = {
-        .count = sums->count, .elements = sums->elements, .bytes = sums->bytes};
-    return cz__options_write(totals, &ours, sizeof ours, "cz_shapes_totals");
-}

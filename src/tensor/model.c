@@ -158,27 +158,22 @@ cz_status cz_model_get_param(const cz_model *model, int64_t index, cz_model_para
 {
     if (!model || !param)
         return cz__fail(CZ_ERR_ARGUMENT, "model get_param: %s is NULL", model ? "param" : "model");
-    if (!cz__model_value(model, index))
-        return cz__fail(CZ_ERR_ARGUMENT, "model get_param: parameter %" PRId64 " of %" PRId64,
-                        index, cz__model_param_count(model));
-    const cz_model_param ours = {.name = cz__model_name(model, index),
-                                 .value = cz__model_value(model, index),
+    const int64_t params = cz__model_param_count(model);
+    const bool is_param = index < params;
+    const int64_t buffer = is_param ? -1 : index - params;
+    const cz_tensor *value =
+        is_param ? cz__model_value(model, index) : cz__model_buffer(model, buffer);
+    if (!value)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "model get_param: parameter %" PRId64 " of %" PRId64 ", with %" PRId64
+                        " buffers after them",
+                        index, params, cz__model_buffer_count(model));
+    const cz_model_param ours = {.name = is_param ? cz__model_name(model, index)
+                                                  : cz__model_buffer_name(model, buffer),
+                                 .value = value,
                                  .gradient = cz__model_gradient(model, index),
                                  .requires_grad = cz__model_requires_grad(model, index)};
     return cz__options_write(param, &ours, sizeof ours, "cz_model_param");
-}
-
-cz_status cz_model_get_buffer(const cz_model *model, int64_t index, cz_model_buffer *buffer)
-{
-    if (!model || !buffer)
-        return cz__fail(CZ_ERR_ARGUMENT, "model get_buffer: %s is NULL",
-                        model ? "buffer" : "model");
-    if (!cz__model_buffer(model, index))
-        return cz__fail(CZ_ERR_ARGUMENT, "model get_buffer: buffer %" PRId64 " of %" PRId64, index,
-                        cz__model_buffer_count(model));
-    const cz_model_buffer ours = {.name = cz__model_buffer_name(model, index),
-                                  .value = cz__model_buffer(model, index)};
-    return cz__options_write(buffer, &ours, sizeof ours, "cz_model_buffer");
 }
 
 void *cz__model_gradient_address(const cz_model *model, int64_t param)

@@ -69,7 +69,7 @@ headers() {
             }
             name != "" && way == "older" && (name in cut) {
                 code = $0; sub(/\/\*.*/, "", code); sub(/[ \t]+$/, "", code)
-                if (code ~ "[ *(]" cut[name] "(;|, [a-z_]+;|[)][(])") gone = 1
+                if (code ~ "[ *(]" cut[name] "(;|\\[|, [a-z_]+;|[)][(])") gone = 1
                 if (gone) next
                 printf "%s", held; held = ""
                 if (code ~ /^    [a-z]/ && code !~ /;$/ && code !~ /,$/) { held = $0 "\n"; next }

@@ -585,7 +585,7 @@ static void checkpoints_are_saved_and_read()
                      throw foreign{"stop"};
                  }));
     const czero::shapes shapes = czero::shapes::read(file);
-    EXPECT(shapes.get_totals(CZ_SHAPE_PARAM).elements == N);
+    EXPECT(czero::plan(shapes).get_info().elements[CZ_SHAPE_PARAM] == N);
     EXPECT(czero::plan(shapes).rank(0).param_bytes == N * sizeof(float));
     std::filesystem::remove_all(folder);
 }

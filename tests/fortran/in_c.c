@@ -15,13 +15,13 @@ cz_status in_c_rates(const char *kind, double *rates, int count);
 int in_c_shape(cz_model *model, int64_t number, int64_t shape[8], int *dtype)
 {
     cz_model_param param = CZ_MODEL_PARAM_INIT;
-    cz_model_buffer buffer = CZ_MODEL_BUFFER_INIT;
-    const cz_status status = number >= 0 ? cz_model_get_param(model, number, &param)
-                                         : cz_model_get_buffer(model, -1 - number, &buffer);
-    if (status != CZ_OK)
+    cz_model_info info = CZ_MODEL_INFO_INIT;
+    if (cz_model_get_info(model, &info) != CZ_OK ||
+        cz_model_get_param(model, number >= 0 ? number : info.param_count - 1 - number, &param) !=
+            CZ_OK)
         return -1;
-    const cz_tensor *tensor = number >= 0 ? param.value : buffer.value;
-    if (number >= 0 && param.gradient && param.gradient->data == tensor->data)
+    const cz_tensor *tensor = param.value;
+    if (param.gradient && param.gradient->data == tensor->data)
         return -2;
     memcpy(shape, tensor->shape, sizeof tensor->shape);
     *dtype = tensor->dtype;

@@ -182,6 +182,7 @@ static void test_places(cz_group *group)
     enum { MOST = 64, BYTES = 64 };
     static char names[MOST * BYTES];
     char name[BYTES] = "";
+    cz_group_info info = CZ_GROUP_INFO_INIT;
     const char *set = getenv("CZERO_MPI_NODE");
     const int me = cz_group_rank(group), size = cz_group_size(group);
     int before = 0, here = 0, cores = 0;
@@ -196,8 +197,9 @@ static void test_places(cz_group *group)
         before += same && r < me;
         here += same;
     }
-    CHECK(cz_group_local_rank(group) == before, "local rank %d", cz_group_local_rank(group));
-    CHECK(cz_group_local_size(group) == here, "local size %d", cz_group_local_size(group));
+    OK(cz_group_get_info(group, &info));
+    CHECK(info.local_rank == before, "local rank %d", info.local_rank);
+    CHECK(info.local_size == here, "local size %d", info.local_size);
     OK(cz_group_local_cores(group, &cores));
     CHECK(cores >= 1, "%d cores", cores);
 }

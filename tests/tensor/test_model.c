@@ -27,6 +27,11 @@ TEST(what_was_added)
     assert_null(cz__model_gradient(model, 1));
     assert_int_equal(cz_tensor_count(cz__model_value(model, 1)), 1);
     assert_true(cz__model_buffer(model, 0)->data == memory + 7);
+    cz_model_param found = CZ_MODEL_PARAM_INIT; /* where buffers follow the parameters */
+    assert_ok(cz_model_get_param(model, 2, &found));
+    assert_string_equal(found.name, "mean");
+    assert_true(found.value->data == memory + 7 && !found.gradient && !found.requires_grad);
+    assert_int_equal(cz_model_get_param(model, 3, &found), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_model_find(model, "mean"), -1); /* a buffer is no parameter */
     assert_int_equal(cz_model_find(model, "?eight"), -1);
     cz_model_destroy(&model);

@@ -303,14 +303,6 @@ class cz_model_param(Struct):
     ]
 
 
-class cz_model_buffer(Struct):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("value", POINTER(cz_tensor)),
-    ]
-
-
 class cz_group_options(Struct):
     _fields_ = [
         ("size", c_size_t),
@@ -332,6 +324,8 @@ class cz_group_info(Struct):
         ("header_bytes", c_uint64),
         ("messages", c_uint64),
         ("native", c_uint64),
+        ("local_rank", c_int32),
+        ("local_size", c_int32),
     ]
 
 
@@ -991,15 +985,6 @@ class cz_hook_record(Struct):
     ]
 
 
-class cz_shapes_totals(Struct):
-    _fields_ = [
-        ("size", c_size_t),
-        ("count", c_int64),
-        ("elements", c_int64),
-        ("bytes", c_uint64),
-    ]
-
-
 class cz_plan_options(Struct):
     _fields_ = [
         ("size", c_size_t),
@@ -1049,6 +1034,8 @@ class cz_plan_info(Struct):
         ("size", c_size_t),
         ("world_size", c_int32),
         ("bucket_count", c_int32),
+        ("tensors", c_int64 * 3),
+        ("elements", c_int64 * 3),
     ]
 
 
@@ -1224,8 +1211,6 @@ FUNCTIONS = {
     "cz_group_get_info": (c_int, [c_void_p, POINTER(cz_group_info)]),
     "cz_group_global_rank": (c_int, [c_void_p, c_int]),
     "cz_group_local_cores": (c_int, [c_void_p, POINTER(c_int)]),
-    "cz_group_local_rank": (c_int, [c_void_p]),
-    "cz_group_local_size": (c_int, [c_void_p]),
     "cz_group_rank": (c_int, [c_void_p]),
     "cz_group_size": (c_int, [c_void_p]),
     "cz_group_split": (c_int, [c_void_p, c_int, c_int, POINTER(c_void_p)]),
@@ -1266,7 +1251,6 @@ FUNCTIONS = {
     "cz_model_create": (c_int, [POINTER(c_void_p)]),
     "cz_model_destroy": (None, [POINTER(c_void_p)]),
     "cz_model_find": (c_int64, [c_void_p, c_char_p]),
-    "cz_model_get_buffer": (c_int, [c_void_p, c_int64, POINTER(cz_model_buffer)]),
     "cz_model_get_info": (c_int, [c_void_p, POINTER(cz_model_info)]),
     "cz_model_get_param": (c_int, [c_void_p, c_int64, POINTER(cz_model_param)]),
     "cz_model_set_gradient": (c_int, [c_void_p, c_int64, c_void_p]),
@@ -1390,7 +1374,6 @@ FUNCTIONS = {
     "cz_shapes_create": (c_int, [POINTER(c_void_p)]),
     "cz_shapes_destroy": (None, [POINTER(c_void_p)]),
     "cz_shapes_from_model": (c_int, [POINTER(c_void_p), c_void_p]),
-    "cz_shapes_get_totals": (c_int, [c_void_p, c_int, POINTER(cz_shapes_totals)]),
     "cz_shapes_read": (c_int, [POINTER(c_void_p), c_char_p]),
     "cz_shard_map_locate": (c_bool, [c_void_p, c_int64, c_int64, POINTER(cz_span)]),
     "cz_shared_create": (c_int, [POINTER(c_void_p), c_void_p, c_size_t, POINTER(c_void_p)]),

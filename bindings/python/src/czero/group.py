@@ -172,12 +172,12 @@ class Group(Handle):
     @property
     def local_rank(self) -> int:
         """This rank's number among those of the group that are on its machine."""
-        return lib.cz_group_local_rank(self._ptr)
+        return self._info().local_rank
 
     @property
     def local_size(self) -> int:
         """How many ranks of the group are on this rank's machine."""
-        return lib.cz_group_local_size(self._ptr)
+        return self._info().local_size
 
     def local_cores(self) -> int:
         """How many threads this rank may run so that all ranks of its machine together have a core
@@ -187,11 +187,15 @@ class Group(Handle):
         call(lib.cz_group_local_cores(self._ptr, ctypes.byref(cores)))
         return cores.value
 
+    def _info(self) -> c.cz_group_info:
+        info = c.cz_group_info()
+        call(lib.cz_group_get_info(self._ptr, info))
+        return info
+
     @property
     def info(self) -> dict:
         """A dictionary: backend, ordered_sums, sent_bytes, header_bytes, messages, native."""
-        info = c.cz_group_info()
-        call(lib.cz_group_get_info(self._ptr, info))
+        info = self._info()
         return {"backend": info.backend.decode(), "ordered_sums": bool(info.ordered_sums),
                 "sent_bytes": info.sent_bytes, "header_bytes": info.header_bytes,
                 "messages": info.messages, "native": info.native}
