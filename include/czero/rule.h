@@ -229,6 +229,53 @@ static inline const cz_rule *cz_rule_radam(void)
 {
     return cz_rule_find("radam");
 }
+/** Lion, the sign of a mixture of moment and gradient: lr 1e-4, beta1 0.9, beta2 0.99, weight_decay 0
+ *  (applied to the parameter), maximize. @see Chen et al., arXiv:2302.06675; docs/rules.md for this
+ *  one and those that follow. */
+static inline const cz_rule *cz_rule_lion(void)
+{
+    return cz_rule_find("lion");
+}
+/** LAMB, Adam's step of each parameter scaled to the norm of the parameter: lr 1e-3, beta1 0.9, beta2
+ *  0.999, eps 1e-6, weight_decay 1e-2 (added to the step), bias_correction 1, always_adapt 1 (0:
+ *  scaled only where weight_decay is not 0), trust_clip (scaled down only), maximize. @see You et
+ *  al., arXiv:1904.00962. */
+static inline const cz_rule *cz_rule_lamb(void)
+{
+    return cz_rule_find("lamb");
+}
+/** LARS, the same for SGD: lr (required), momentum 0.9, dampening, weight_decay, nesterov,
+ *  trust_coefficient 1e-3, eps 1e-8, always_adapt 1, trust_clip, maximize. @see You, Gitman and
+ *  Ginsburg, arXiv:1708.03888. */
+static inline const cz_rule *cz_rule_lars(void)
+{
+    return cz_rule_find("lars");
+}
+/** AdEMAMix, AdamW with a slow first moment beside the fast one: lr 1e-3, beta1 0.9, beta2 0.999,
+ *  beta3 0.9999, alpha 5, beta3_warmup and alpha_warmup 0 (steps), eps 1e-8, weight_decay 1e-2,
+ *  maximize. @see Pagliardini, Ablin and Grangier, arXiv:2409.03137. */
+static inline const cz_rule *cz_rule_ademamix(void)
+{
+    return cz_rule_find("ademamix");
+}
+/** Schedule-free SGD: lr 1, momentum 0.9, weight_decay 0, warmup_steps 0, r 0, weight_lr_power 2,
+ *  maximize. @see Defazio et al., arXiv:2405.15682. */
+static inline const cz_rule *cz_rule_schedule_free_sgd(void)
+{
+    return cz_rule_find("schedule_free_sgd");
+}
+/** Schedule-free AdamW: lr 2.5e-3, beta1 0.9, weight_decay 0, warmup_steps 0, r 0, weight_lr_power
+ *  2, maximize, beta2 0.999, eps 1e-8. @see Defazio et al., arXiv:2405.15682. */
+static inline const cz_rule *cz_rule_schedule_free_adamw(void)
+{
+    return cz_rule_find("schedule_free_adamw");
+}
+/** Adam-mini, AdamW with one second moment for all of a parameter: lr 1e-3, beta1 0.9, beta2 0.999,
+ *  eps 1e-8, weight_decay 0, maximize. @see Zhang et al., arXiv:2406.16793. */
+static inline const cz_rule *cz_rule_adam_mini(void)
+{
+    return cz_rule_find("adam_mini");
+}
 
 /** Make a rule of the program's own known by its name, for the rest of the process. Local; any
  *  thread.

@@ -4,12 +4,14 @@
 #ifndef CZ_DEVICE_COEFFICIENTS_H
 #define CZ_DEVICE_COEFFICIENTS_H
 
+/* SGD and LARS. */
 enum cz__sgd_coefficient {
     CZ__SGD_RATE,     /* -lr */
     CZ__SGD_SIGN,     /* of the gradient: -1 to maximize, else 1 */
     CZ__SGD_MOMENTUM, /* what the buffer keeps */
     CZ__SGD_TAKE,     /* 1 - dampening: what it takes of the gradient */
-    CZ__SGD_DECAY     /* weight_decay */
+    CZ__SGD_DECAY,    /* weight_decay */
+    CZ__SGD_TRUST     /* LARS only: a factor of gradient and decay */
 };
 enum cz__sgd_flag {
     CZ__SGD_NESTEROV = 1, /* look ahead by the momentum */
@@ -120,6 +122,70 @@ enum cz__radam_flag {
     CZ__RADAM_DECOUPLED = 4,
     CZ__RADAM_RECTIFIES =
         8 /* the step has a factor, and divides by the root of the second moment */
+};
+
+/* In the following a decay is 1 - lr weight_decay, a factor of the parameter, where it is not said
+ * otherwise. */
+
+enum cz__lion_coefficient {
+    CZ__LION_RATE, /* -lr */
+    CZ__LION_SIGN,
+    CZ__LION_KEEP1, /* b1, of the mixture whose sign is taken */
+    CZ__LION_TAKE1, /* 1 - b1 */
+    CZ__LION_KEEP2, /* b2, of the moment */
+    CZ__LION_TAKE2, /* 1 - b2 */
+    CZ__LION_DECAY
+};
+
+enum cz__lamb_coefficient {
+    CZ__LAMB_RATE, /* -lr trust; set between the passes */
+    CZ__LAMB_SIGN,
+    CZ__LAMB_KEEP1,  /* b1 */
+    CZ__LAMB_TAKE1,  /* 1 - b1 */
+    CZ__LAMB_KEEP2,  /* b2 */
+    CZ__LAMB_TAKE2,  /* 1 - b2 */
+    CZ__LAMB_FACTOR, /* 1 / (1 - b1^t), or 1 */
+    CZ__LAMB_ROOT,   /* sqrt(1 - b2^t), or 1 */
+    CZ__LAMB_EPS,
+    CZ__LAMB_DECAY /* weight_decay */
+};
+
+enum cz__ademamix_coefficient {
+    CZ__ADEMAMIX_RATE_FAST, /* -lr / (1 - b1^t) */
+    CZ__ADEMAMIX_RATE_SLOW, /* -lr alpha */
+    CZ__ADEMAMIX_SIGN,
+    CZ__ADEMAMIX_KEEP1, /* b1 */
+    CZ__ADEMAMIX_TAKE1, /* 1 - b1 */
+    CZ__ADEMAMIX_KEEP2, /* b2 */
+    CZ__ADEMAMIX_TAKE2, /* 1 - b2 */
+    CZ__ADEMAMIX_KEEP3, /* b3, of the slow moment */
+    CZ__ADEMAMIX_TAKE3, /* 1 - b3 */
+    CZ__ADEMAMIX_ROOT,  /* sqrt(1 - b2^t) */
+    CZ__ADEMAMIX_EPS,
+    CZ__ADEMAMIX_DECAY
+};
+
+/* Both schedule-free rules; the last four are AdamW's. */
+enum cz__schedule_free_coefficient {
+    CZ__SCHEDULE_FREE_SIGN,
+    CZ__SCHEDULE_FREE_DECAY,  /* weight_decay; the flag says that it is not 0 */
+    CZ__SCHEDULE_FREE_MIX,    /* c: the weight of the present step in the mean */
+    CZ__SCHEDULE_FREE_RATE_Y, /* -lr (1 - b1 (1 - c)) */
+    CZ__SCHEDULE_FREE_RATE_Z, /* -lr */
+    CZ__SCHEDULE_FREE_KEEP2,  /* b2 */
+    CZ__SCHEDULE_FREE_TAKE2,  /* 1 - b2 */
+    CZ__SCHEDULE_FREE_ROOT,   /* sqrt(1 - b2^t) */
+    CZ__SCHEDULE_FREE_EPS
+};
+enum cz__schedule_free_flag { CZ__SCHEDULE_FREE_DECAYS = 1 };
+
+enum cz__adam_mini_coefficient {
+    CZ__ADAM_MINI_RATE, /* -lr / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps); set between the
+                           passes */
+    CZ__ADAM_MINI_SIGN,
+    CZ__ADAM_MINI_KEEP, /* b1 */
+    CZ__ADAM_MINI_TAKE, /* 1 - b1 */
+    CZ__ADAM_MINI_DECAY
 };
 
 #endif

@@ -7,9 +7,23 @@
 
 #include <string.h>
 
-static const cz_rule *(*const built_in[])(void) = {
-    cz__rule_sgd,     cz__rule_adam,    cz__rule_adamw, cz__rule_adamax, cz__rule_adadelta,
-    cz__rule_adagrad, cz__rule_rmsprop, cz__rule_rprop, cz__rule_nadam,  cz__rule_radam};
+static const cz_rule *(*const built_in[])(void) = {cz__rule_sgd,
+                                                   cz__rule_adam,
+                                                   cz__rule_adamw,
+                                                   cz__rule_adamax,
+                                                   cz__rule_adadelta,
+                                                   cz__rule_adagrad,
+                                                   cz__rule_rmsprop,
+                                                   cz__rule_rprop,
+                                                   cz__rule_nadam,
+                                                   cz__rule_radam,
+                                                   cz__rule_lion,
+                                                   cz__rule_lamb,
+                                                   cz__rule_lars,
+                                                   cz__rule_ademamix,
+                                                   cz__rule_schedule_free_sgd,
+                                                   cz__rule_schedule_free_adamw,
+                                                   cz__rule_adam_mini};
 #define BUILT_IN ((int)(sizeof built_in / sizeof *built_in))
 
 CZ__PROCESS_LOCK(lock)

@@ -26,6 +26,10 @@
     {                                                                                              \
         name, 0, 0, 1, false, true                                                                 \
     }
+#define CZ__HYPER_SET_FLAG(name)                                                                   \
+    {                                                                                              \
+        name, 1, 0, 1, false, true                                                                 \
+    }
 
 /* What the table of a built-in rule begins with; both are arrays. */
 /* clang-format off */
@@ -83,5 +87,12 @@ const cz_rule *cz__rule_rmsprop(void);
 const cz_rule *cz__rule_rprop(void);
 const cz_rule *cz__rule_nadam(void);
 const cz_rule *cz__rule_radam(void);
+const cz_rule *cz__rule_lion(void);
+const cz_rule *cz__rule_lamb(void);
+const cz_rule *cz__rule_lars(void);
+const cz_rule *cz__rule_ademamix(void);
+const cz_rule *cz__rule_schedule_free_sgd(void);
+const cz_rule *cz__rule_schedule_free_adamw(void);
+const cz_rule *cz__rule_adam_mini(void);
 
 #endif

@@ -63,13 +63,29 @@ TEST(every_file_is_whole)
     static const struct {
         const char *name;
         int64_t cases;
-    } files[] = {
-        {"inputs.gold", 1},         {"optim_sgd.gold", 18},        {"optim_adam.gold", 18},
-        {"optim_adamw.gold", 10},   {"optim_adamax.gold", 10},     {"optim_adadelta.gold", 10},
-        {"optim_adagrad.gold", 12}, {"optim_rmsprop.gold", 14},    {"optim_rprop.gold", 10},
-        {"optim_radam.gold", 4},    {"optim_nadam_v1131.gold", 2}, {"optim_lerp_variants.gold", 10},
-        {"partition.gold", 22},     {"lr_schedulers.gold", 23},    {"ddp_buckets.gold", 12},
-        {"overlap_assign.gold", 9}};
+    } files[] = {{"inputs.gold", 1},
+                 {"optim_sgd.gold", 18},
+                 {"optim_adam.gold", 18},
+                 {"optim_adamw.gold", 10},
+                 {"optim_adamax.gold", 10},
+                 {"optim_adadelta.gold", 10},
+                 {"optim_adagrad.gold", 12},
+                 {"optim_rmsprop.gold", 14},
+                 {"optim_rprop.gold", 10},
+                 {"optim_radam.gold", 4},
+                 {"optim_nadam_v1131.gold", 2},
+                 {"optim_lerp_variants.gold", 10},
+                 {"optim_lion.gold", 8},
+                 {"optim_lamb.gold", 10},
+                 {"optim_lars.gold", 10},
+                 {"optim_ademamix.gold", 8},
+                 {"optim_schedule_free_sgd.gold", 8},
+                 {"optim_schedule_free_adamw.gold", 8},
+                 {"optim_adam_mini.gold", 8},
+                 {"partition.gold", 22},
+                 {"lr_schedulers.gold", 23},
+                 {"ddp_buckets.gold", 12},
+                 {"overlap_assign.gold", 9}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         cz_test_gold *gold = cz_test_gold_open(files[i].name);
         assert_non_null(gold);

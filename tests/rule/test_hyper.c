@@ -8,14 +8,28 @@
 #include <math.h>
 #include <string.h>
 
-#define RULES 10
+#define RULES 17
 
 static const cz_rule *const *rules(void)
 {
     static const cz_rule *all[RULES];
-    static const cz_rule *(*const constructors[RULES])(void) = {
-        cz_rule_sgd,     cz_rule_adam,    cz_rule_adamw, cz_rule_adamax, cz_rule_adadelta,
-        cz_rule_adagrad, cz_rule_rmsprop, cz_rule_rprop, cz_rule_nadam,  cz_rule_radam};
+    static const cz_rule *(*const constructors[RULES])(void) = {cz_rule_sgd,
+                                                                cz_rule_adam,
+                                                                cz_rule_adamw,
+                                                                cz_rule_adamax,
+                                                                cz_rule_adadelta,
+                                                                cz_rule_adagrad,
+                                                                cz_rule_rmsprop,
+                                                                cz_rule_rprop,
+                                                                cz_rule_nadam,
+                                                                cz_rule_radam,
+                                                                cz_rule_lion,
+                                                                cz_rule_lamb,
+                                                                cz_rule_lars,
+                                                                cz_rule_ademamix,
+                                                                cz_rule_schedule_free_sgd,
+                                                                cz_rule_schedule_free_adamw,
+                                                                cz_rule_adam_mini};
     for (int r = 0; r < RULES; r++)
         all[r] = constructors[r]();
     return all;
@@ -23,8 +37,23 @@ static const cz_rule *const *rules(void)
 
 TEST(found_by_name)
 {
-    static const char *const names[RULES] = {"sgd",     "adam",    "adamw", "adamax", "adadelta",
-                                             "adagrad", "rmsprop", "rprop", "nadam",  "radam"};
+    static const char *const names[RULES] = {"sgd",
+                                             "adam",
+                                             "adamw",
+                                             "adamax",
+                                             "adadelta",
+                                             "adagrad",
+                                             "rmsprop",
+                                             "rprop",
+                                             "nadam",
+                                             "radam",
+                                             "lion",
+                                             "lamb",
+                                             "lars",
+                                             "ademamix",
+                                             "schedule_free_sgd",
+                                             "schedule_free_adamw",
+                                             "adam_mini"};
     for (int r = 0; r < RULES; r++) {
         assert_ptr_equal(cz_rule_find(names[r]), rules()[r]);
         assert_ok(cz__rule_check_table(rules()[r]));
@@ -35,7 +64,7 @@ TEST(found_by_name)
     assert_null(cz_rule_find(NULL));
 }
 
-/* What PyTorch 1.13 has; lr of sgd has no default. */
+/* What PyTorch 1.13 has, and docs/rules.md; lr of sgd and lars has no default. */
 TEST(defaults)
 {
     static const struct {
@@ -112,8 +141,63 @@ TEST(defaults)
         {"radam", "decoupled_weight_decay", 0},
         {"radam", "maximize", 0},
         {"radam", "lerp", 0},
+        {"lion", "lr", 1e-4},
+        {"lion", "beta1", 0.9},
+        {"lion", "beta2", 0.99},
+        {"lion", "weight_decay", 0},
+        {"lion", "maximize", 0},
+        {"lamb", "lr", 1e-3},
+        {"lamb", "beta1", 0.9},
+        {"lamb", "beta2", 0.999},
+        {"lamb", "eps", 1e-6},
+        {"lamb", "weight_decay", 1e-2},
+        {"lamb", "bias_correction", 1},
+        {"lamb", "always_adapt", 1},
+        {"lamb", "trust_clip", 0},
+        {"lamb", "maximize", 0},
+        {"lars", "momentum", 0.9},
+        {"lars", "dampening", 0},
+        {"lars", "weight_decay", 0},
+        {"lars", "nesterov", 0},
+        {"lars", "trust_coefficient", 1e-3},
+        {"lars", "eps", 1e-8},
+        {"lars", "always_adapt", 1},
+        {"lars", "trust_clip", 0},
+        {"lars", "maximize", 0},
+        {"ademamix", "lr", 1e-3},
+        {"ademamix", "beta1", 0.9},
+        {"ademamix", "beta2", 0.999},
+        {"ademamix", "beta3", 0.9999},
+        {"ademamix", "alpha", 5},
+        {"ademamix", "beta3_warmup", 0},
+        {"ademamix", "alpha_warmup", 0},
+        {"ademamix", "eps", 1e-8},
+        {"ademamix", "weight_decay", 1e-2},
+        {"ademamix", "maximize", 0},
+        {"schedule_free_sgd", "lr", 1},
+        {"schedule_free_sgd", "momentum", 0.9},
+        {"schedule_free_sgd", "weight_decay", 0},
+        {"schedule_free_sgd", "warmup_steps", 0},
+        {"schedule_free_sgd", "r", 0},
+        {"schedule_free_sgd", "weight_lr_power", 2},
+        {"schedule_free_sgd", "maximize", 0},
+        {"schedule_free_adamw", "lr", 2.5e-3},
+        {"schedule_free_adamw", "beta1", 0.9},
+        {"schedule_free_adamw", "weight_decay", 0},
+        {"schedule_free_adamw", "warmup_steps", 0},
+        {"schedule_free_adamw", "r", 0},
+        {"schedule_free_adamw", "weight_lr_power", 2},
+        {"schedule_free_adamw", "maximize", 0},
+        {"schedule_free_adamw", "beta2", 0.999},
+        {"schedule_free_adamw", "eps", 1e-8},
+        {"adam_mini", "lr", 1e-3},
+        {"adam_mini", "beta1", 0.9},
+        {"adam_mini", "beta2", 0.999},
+        {"adam_mini", "eps", 1e-8},
+        {"adam_mini", "weight_decay", 0},
+        {"adam_mini", "maximize", 0},
     };
-    int places = 1; /* sgd's lr */
+    int places = 2; /* lr of sgd and lars */
     for (int r = 0; r < RULES; r++)
         places -= rules()[r]->hyper_count;
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++, places++) {
@@ -138,21 +222,34 @@ TEST(lr_of_sgd_is_required)
     assert_ok(cz__rule_check(cz_rule_sgd(), values));
 }
 
-/* Is the value in the range that spec/optim.md gives this name? */
-static bool allowed(const char *name, double value)
+static bool is_one_of(const char *name, const char *const *names)
 {
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* Is the value in the range that spec/optim.md gives this name? The momentum of schedule-free SGD is
+ * the share of a mean. */
+static bool allowed(const char *rule, const char *name, double value)
+{
+    static const char *const flags[] = {"nesterov",        "maximize",
+                                        "amsgrad",         "lerp",
+                                        "centered",        "decoupled_weight_decay",
+                                        "bias_correction", "always_adapt",
+                                        "trust_clip",      NULL};
+    static const char *const shares[] = {"beta1", "beta2", "beta3", NULL};
     if (!isfinite(value))
         return false;
-    if (strncmp(name, "beta", 4) == 0)
+    if (is_one_of(name, shares) ||
+        (strcmp(rule, "schedule_free_sgd") == 0 && strcmp(name, "momentum") == 0))
         return value >= 0 && value < 1;
     if (strcmp(name, "rho") == 0)
         return value >= 0 && value <= 1;
     if (strcmp(name, "dampening") == 0 || strncmp(name, "eta_", 4) == 0 ||
         strncmp(name, "step_size_", 10) == 0)
         return true;
-    if (!strcmp(name, "nesterov") || !strcmp(name, "maximize") || !strcmp(name, "amsgrad") ||
-        !strcmp(name, "lerp") || !strcmp(name, "centered") ||
-        !strcmp(name, "decoupled_weight_decay"))
+    if (is_one_of(name, flags))
         return value == 0 || value == 1;
     return value >= 0;
 }
@@ -170,7 +267,7 @@ TEST(ranges)
                 cz__rule_defaults(rules()[r], values);
                 memcpy(before, values, sizeof values);
                 const cz_status status = cz__rule_set(rules()[r], values, name, tries[t]);
-                if ((status == CZ_OK) != allowed(name, tries[t]))
+                if ((status == CZ_OK) != allowed(rules()[r]->name, name, tries[t]))
                     fail_msg("%s: %s = %g: %s", rules()[r]->name, name, tries[t],
                              cz_status_name(status));
                 if (status == CZ_OK)
@@ -204,25 +301,31 @@ TEST(sentences)
         "amsgrad, maximize, lerp)");
 }
 
-static cz_status check_sgd(double momentum, double dampening, double nesterov)
+static cz_status check_momentum(const cz_rule *rule, double momentum, double dampening,
+                                double nesterov)
 {
     double values[16];
-    cz__rule_defaults(cz_rule_sgd(), values);
-    CZ_TRY(cz__rule_set_list(cz_rule_sgd(), values,
+    cz__rule_defaults(rule, values);
+    CZ_TRY(cz__rule_set_list(rule, values,
                              CZ_HYPERS({"lr", 0.1}, {"momentum", momentum},
                                        {"dampening", dampening}, {"nesterov", nesterov})));
-    return cz__rule_check(cz_rule_sgd(), values);
+    return cz__rule_check(rule, values);
 }
 
 TEST(nesterov_needs_momentum)
 {
-    assert_ok(check_sgd(0.9, 0, 1));
-    assert_ok(check_sgd(0.9, 0.5, 0));
-    assert_int_equal(check_sgd(0, 0, 1), CZ_ERR_ARGUMENT);
-    assert_int_equal(check_sgd(0.9, 0.5, 1), CZ_ERR_ARGUMENT);
-    assert_string_equal(cz_last_error(),
-                        "sgd: nesterov needs momentum > 0 and dampening 0, they are "
-                        "0.9 and 0.5");
+    const cz_rule *both[] = {cz_rule_sgd(), cz_rule_lars()};
+    for (int r = 0; r < 2; r++) {
+        char words[128];
+        snprintf(words, sizeof words,
+                 "%s: nesterov needs momentum > 0 and dampening 0, they are 0.9 and 0.5",
+                 both[r]->name);
+        assert_ok(check_momentum(both[r], 0.9, 0, 1));
+        assert_ok(check_momentum(both[r], 0.9, 0.5, 0));
+        assert_int_equal(check_momentum(both[r], 0, 0, 1), CZ_ERR_ARGUMENT);
+        assert_int_equal(check_momentum(both[r], 0.9, 0.5, 1), CZ_ERR_ARGUMENT);
+        assert_string_equal(cz_last_error(), words);
+    }
 }
 
 static cz_status check_rprop(double minus, double plus)

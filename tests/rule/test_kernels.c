@@ -17,14 +17,16 @@ typedef struct variant {
     const cz_hyper *hypers;
 } variant;
 
-#define VARIANTS 200
+#define VARIANTS 300
 
-/* Of eight values those that the rule has. */
+#define VALUES 10
+
+/* Of these values those that the rule has. */
 static void keep_known(const cz_rule *rule, const cz_hyper *all, cz_hyper *list)
 {
     int count = 0, place;
-    memset(list, 0, 9 * sizeof *list);
-    for (int i = 0; i < 8; i++)
+    memset(list, 0, (VALUES + 1) * sizeof *list);
+    for (int i = 0; i < VALUES; i++)
         if (cz__rule_find_hyper(rule, all[i].name, &place) == CZ_OK)
             list[count++] = all[i];
 }
@@ -32,7 +34,7 @@ static void keep_known(const cz_rule *rule, const cz_hyper *all, cz_hyper *list)
 /* Every combination of what chooses a loop. */
 static int list_variants(variant *out)
 {
-    static cz_hyper lists[VARIANTS][9];
+    static cz_hyper lists[VARIANTS][VALUES + 1];
     int count = 0;
     for (int bits = 0; bits < 16; bits++) {
         const double momentum = bits & 1 ? 0.9 : 0, decay = bits & 2 ? 0.05 : 0;
@@ -60,16 +62,29 @@ static int list_variants(variant *out)
         out[count] = (variant){bits & 8 ? "adamw" : "adam", lists[count]};
         count++;
     }
-    static const char *const others[] = {"adamax", "adadelta", "adagrad", "rmsprop",
-                                         "rprop",  "nadam",    "radam"};
-    for (int r = 0; r < 7; r++)
+    static const char *const others[] = {"adamax",
+                                         "adadelta",
+                                         "adagrad",
+                                         "rmsprop",
+                                         "rprop",
+                                         "nadam",
+                                         "radam",
+                                         "lion",
+                                         "lamb",
+                                         "lars",
+                                         "ademamix",
+                                         "schedule_free_sgd",
+                                         "schedule_free_adamw",
+                                         "adam_mini"};
+    for (size_t r = 0; r < sizeof others / sizeof *others; r++)
         for (int bits = 0; bits < 48; bits++) {
             const int lerp = bits / 16;
-            const cz_hyper all[8] = {
+            const cz_hyper all[VALUES] = {
                 {"weight_decay", bits & 1 ? 0.05 : 0},     {"maximize", bits >> 1 & 1},
                 {"decoupled_weight_decay", bits >> 2 & 1}, {"centered", bits >> 2 & 1},
                 {"momentum", bits >> 3 & 1 ? 0.9 : 0},     {"lerp", lerp > 0},
-                {"alpha", lerp == 2 ? 0.3 : 0.9},          {"beta1", lerp == 2 ? 0.3 : 0.9}};
+                {"alpha", lerp == 2 ? 0.3 : 0.9},          {"beta1", lerp == 2 ? 0.3 : 0.9},
+                {"nesterov", bits >> 2 & bits >> 3 & 1},   {"lr", 0.1}};
             assert_true(count < VARIANTS);
             keep_known(cz_rule_find(others[r]), all, lists[count]);
             out[count] = (variant){others[r], lists[count]};
@@ -114,7 +129,7 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
     memset(a->memory, 0x5a, sizeof a->memory);
     char *p = begin_of(a, 0, offset, apart, size), *g = begin_of(a, 1, offset, apart, size);
     void *slots[3] = {NULL};
-    double scalars[1] = {1};
+    double scalars[2] = {1, 1};
     cz__rule_defaults(rule, values);
     CZ_CHECK(cz__rule_set_list(rule, values, v->hypers));
     CZ_CHECK(cz__rule_check(rule, values));
@@ -130,6 +145,11 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
             put(dtype, slots[e], k, place >= 0 ? values[place] : rule->slots[i].initial);
         e++;
     }
+    char moves[64];
+    snprintf(moves, sizeof moves, "%s_moves", v->rule);
+    const cz_update_kernel first_pass = cz__cpu_find_update(kernels, moves, dtype, dtype, dtype);
+    if (first_pass) /* what it hands to the sums */
+        slots[2] = begin_of(a, 4, offset, apart, size);
     cz_test_stream_f64(1, COUNT, stream);
     for (int64_t i = 0; i < count; i++)
         put(dtype, p, i, stream[first + i]);
@@ -139,9 +159,12 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
         cz_test_stream_f64((uint64_t)(step + 1), COUNT, stream);
         for (int64_t i = 0; i < count; i++)
             put(dtype, g, i, stream[first + i]);
-        rule->prepare(
-            &(cz_rule_step){.hypers = values, .step = step * step * step, .scalars = scalars}, c,
-            &flags);
+        const cz_rule_step now = {.hypers = values, .step = step * step * step, .scalars = scalars};
+        rule->prepare(&now, c, &flags);
+        if (first_pass)
+            first_pass(NULL, count, p, g, slots, c, flags);
+        if (rule->combine)
+            rule->combine(&now, (const double[]){2, 3}, c, &flags);
         kernel(NULL, count, p, g, slots, c, flags | (step == 1 ? CZ_UPDATE_FIRST : 0u));
     }
 }

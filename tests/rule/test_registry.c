@@ -7,12 +7,27 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { BUILT_IN = 10, THREADS = 4, EACH = 20 };
+enum { BUILT_IN = 17, THREADS = 4, EACH = 20 };
 
 TEST(built_in_names)
 {
-    static const char *const names[BUILT_IN] = {"sgd",     "adam",    "adamw", "adamax", "adadelta",
-                                                "adagrad", "rmsprop", "rprop", "nadam",  "radam"};
+    static const char *const names[BUILT_IN] = {"sgd",
+                                                "adam",
+                                                "adamw",
+                                                "adamax",
+                                                "adadelta",
+                                                "adagrad",
+                                                "rmsprop",
+                                                "rprop",
+                                                "nadam",
+                                                "radam",
+                                                "lion",
+                                                "lamb",
+                                                "lars",
+                                                "ademamix",
+                                                "schedule_free_sgd",
+                                                "schedule_free_adamw",
+                                                "adam_mini"};
     for (int i = 0; i < BUILT_IN; i++)
         assert_string_equal(cz_rule_name(i), names[i]);
     assert_null(cz_rule_name(BUILT_IN));

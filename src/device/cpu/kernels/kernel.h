@@ -59,6 +59,14 @@ CZ_UPDATES(rmsprop);
 CZ_UPDATES(rprop);
 CZ_UPDATES(nadam);
 CZ_UPDATES(radam);
+CZ_UPDATES(lion);
+CZ_UPDATES(lamb_moves);
+CZ_UPDATES(lamb);
+CZ_UPDATES(lars);
+CZ_UPDATES(ademamix);
+CZ_UPDATES(schedule_free_sgd);
+CZ_UPDATES(schedule_free_adamw);
+CZ_UPDATES(adam_mini);
 
 #define CZ_SUM_(name) bool CZ_KERNEL(name)(int64_t count, const void *values, cz__sum_block *block)
 #define CZ_SUM_KERNEL(terms, type) CZ_SUM_(CZ_PASTE(terms, type))

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* d = g + decay p;  b = momentum b + (1 - dampening) d, at first b = d;  p = p - lr b, with
- * Nesterov p - lr (d + momentum b), without momentum p - lr d. Robbins and Monro, Ann. Math.
- * Statist. 22 (1951); Sutskever et al., ICML 2013. */
-#include "device/coefficients.h"
-#include "device/cpu/kernels/kernel.h"
+/* Stochastic gradient descent, as in sgd.h. Robbins and Monro, Ann. Math. Statist. 22 (1951);
+ * Sutskever et al., ICML 2013. */
+#include "device/cpu/kernels/sgd.h"
 
-/* The momentum buffer: not in use, to be made from this gradient, or there already. */
-enum buffer { NONE, NEW, OLD };
+CZ_UPDATE(sgd, f32)
+{
+    sgd_variant_f32(false, count, param, grad, slots, coefficients, flags);
+}
 
-#define BODY "device/cpu/kernels/sgd_body.h"
-#include "device/cpu/kernels/each_float.h"
+CZ_UPDATE(sgd, f64)
+{
+    sgd_variant_f64(false, count, param, grad, slots, coefficients, flags);
+}

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of sgd.c for one element type: REAL, named TYPE. */
+/* The loop of sgd.c and lars.c for one element type: REAL, named TYPE. */
 
-CZ_BODY void CZ_TYPED(sgd_loop)(enum buffer buffer, bool nesterov, bool decays, int64_t count,
-                                REAL *restrict p, const REAL *restrict g, REAL *restrict b,
-                                const double *c)
+CZ_BODY void CZ_TYPED(sgd_loop)(bool scaled, enum buffer buffer, bool nesterov, bool decays,
+                                int64_t count, REAL *restrict p, const REAL *restrict g,
+                                REAL *restrict b, const double *c)
 {
     const REAL rate = (REAL)c[CZ__SGD_RATE], sign = (REAL)c[CZ__SGD_SIGN];
     const REAL momentum = (REAL)c[CZ__SGD_MOMENTUM], take = (REAL)c[CZ__SGD_TAKE];
-    const REAL decay = (REAL)c[CZ__SGD_DECAY];
+    const REAL decay = (REAL)c[CZ__SGD_DECAY], trust = (REAL)c[CZ__SGD_TRUST];
     for (int64_t i = 0; i < count; i++) {
         REAL d = sign * g[i];
         if (decays)
             d = d + decay * p[i];
+        if (scaled)
+            d = d * trust;
         if (buffer == NEW)
             b[i] = d;
         if (buffer == OLD)
@@ -22,11 +24,12 @@ CZ_BODY void CZ_TYPED(sgd_loop)(enum buffer buffer, bool nesterov, bool decays, 
     }
 }
 
-CZ_UPDATE(sgd, TYPE)
+CZ_BODY void CZ_TYPED(sgd_variant)(bool scaled, int64_t count, void *param, const void *grad,
+                                   void *const *slots, const double *coefficients, unsigned flags)
 {
 #define SGD_LOOP CZ_TYPED(sgd_loop)
 #define LOOP(buffer, nesterov, decays)                                                             \
-    SGD_LOOP(buffer, nesterov, decays, count, param, grad, slots[0], coefficients)
+    SGD_LOOP(scaled, buffer, nesterov, decays, count, param, grad, slots[0], coefficients)
     const bool nesterov = flags & CZ__SGD_NESTEROV, decays = flags & CZ__SGD_DECAYS;
     if (!slots[0])
         decays ? LOOP(NONE, false, true) : LOOP(NONE, false, false);

@@ -22,9 +22,25 @@
 #define UPDATES(rule) UPDATE(rule, f32, CZ_F32), UPDATE(rule, f64, CZ_F64)
 
 static const cz__update_entry updates[] = {
-    UPDATES(sgd),      UPDATES(adam),    UPDATES(adamw),       UPDATES(adamax),
-    UPDATES(adadelta), UPDATES(adagrad), UPDATES(rmsprop),     UPDATES(rprop),
-    UPDATES(nadam),    UPDATES(radam),   {NULL, CZ_F32, NULL},
+    UPDATES(sgd),
+    UPDATES(adam),
+    UPDATES(adamw),
+    UPDATES(adamax),
+    UPDATES(adadelta),
+    UPDATES(adagrad),
+    UPDATES(rmsprop),
+    UPDATES(rprop),
+    UPDATES(nadam),
+    UPDATES(radam),
+    UPDATES(lion),
+    UPDATES(lamb_moves),
+    UPDATES(lamb),
+    UPDATES(lars),
+    UPDATES(ademamix),
+    UPDATES(schedule_free_sgd),
+    UPDATES(schedule_free_adamw),
+    UPDATES(adam_mini),
+    {NULL, CZ_F32, NULL},
 };
 
 extern const cz__cpu_kernels CZ_KERNEL(kernels);
