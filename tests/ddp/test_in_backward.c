@@ -189,9 +189,10 @@ TEST(groups_updated_inside_passes_have_the_bits_of_one_process)
 
 TEST(rules)
 {
-    const cz_rule *rules[] = {cz_rule_sgd(), cz_rule_nadam(), cz_rule_adagrad()};
+    const cz_rule *rules[] = {cz_rule_sgd(), cz_rule_nadam(), cz_rule_adagrad(), cz_rule_lamb(),
+                              cz_rule_schedule_free_adamw()};
     for (size_t w = 0; w < 5; w++)
-        for (size_t k = 0; k < 3; k++)
+        for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
             assert_ranks_ok(worlds[w], train_body,
                             &(trial){.rules = {rules[k], cz_rule_adam()}, .bucket_bytes = 200});
 }

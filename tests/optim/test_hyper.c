@@ -103,8 +103,18 @@ TEST(set_and_get_hyper)
  * 0. */
 TEST(values_that_the_parameters_type_has_not_are_refused)
 {
-    static const char *const rules[] = {"adam",    "adamw",   "adamax", "adadelta",
-                                        "adagrad", "rmsprop", "nadam",  "radam"};
+    static const char *const rules[] = {"adam",
+                                        "adamw",
+                                        "adamax",
+                                        "adadelta",
+                                        "adagrad",
+                                        "rmsprop",
+                                        "nadam",
+                                        "radam",
+                                        "lamb",
+                                        "ademamix",
+                                        "schedule_free_adamw",
+                                        "adam_mini"};
     cz_model *model = make_model();
     double wide[2] = {0}, wide_gradients[2] = {0};
     cz_model *double_model;

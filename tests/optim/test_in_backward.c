@@ -177,8 +177,18 @@ static void train(const trial *t)
 
 TEST(the_bits_of_whole_steps)
 {
-    const cz_rule *rules[] = {cz_rule_sgd(),   cz_rule_adam(),    cz_rule_adagrad(),
-                              cz_rule_nadam(), cz_rule_rmsprop(), cz_test_probe_rule()};
+    const cz_rule *rules[] = {cz_rule_sgd(),
+                              cz_rule_adam(),
+                              cz_rule_adagrad(),
+                              cz_rule_nadam(),
+                              cz_rule_rmsprop(),
+                              cz_test_probe_rule(),
+                              cz_rule_lion(),
+                              cz_rule_lamb(),
+                              cz_rule_ademamix(),
+                              cz_rule_schedule_free_sgd(),
+                              cz_rule_schedule_free_adamw(),
+                              cz_rule_adam_mini()};
     for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
         for (int gaps = 0; gaps < 2; gaps++)
             train(&(trial){{rules[k], NULL}, gaps});

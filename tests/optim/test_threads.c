@@ -117,6 +117,13 @@ TEST(every_rule)
         {"rprop", NULL},
         {"nadam", NULL},
         {"radam", CZ_HYPERS({"weight_decay", 0.1}, {"decoupled_weight_decay", 1})},
+        {"lion", CZ_HYPERS({"weight_decay", 0.1})},
+        {"lamb", CZ_HYPERS({"always_adapt", 0})},
+        {"lars", CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.1})},
+        {"ademamix", CZ_HYPERS({"alpha_warmup", 5}, {"beta3_warmup", 5})},
+        {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
+        {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
+        {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         try_rule(cz_rule_find(cases[i].rule), cases[i].hypers, CZ_F32);

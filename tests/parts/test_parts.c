@@ -123,6 +123,10 @@ TEST(other_rules_and_types)
         part_trial t = plain_part_trial(ways[k], 13);
         t.rule = cz_test_probe_rule(); /* partial sums */
         try_on(&t, FEW, 0);
+        t.rule = cz_rule_lamb();
+        try_on(&t, FEW, 0);
+        t.rule = cz_rule_schedule_free_adamw();
+        try_on(&t, FEW, 0);
         t.rule = cz_rule_adam();
         t.dtype = CZ_F64;
         t.weighing = UNEVEN;

@@ -109,6 +109,19 @@ static inline void check_all_rules(const handover *by)
     check_many(by, cz_rule_rprop(), CZ_HYPERS({"lr", 0.5}), CZ_F64);
     check_many(by, cz_rule_nadam(), CZ_HYPERS({"lr", 0.5}), CZ_F32);
     check_many(by, cz_rule_radam(), CZ_HYPERS({"lr", 0.5}), CZ_F64);
+    check_many(by, cz_rule_ademamix(), CZ_HYPERS({"lr", 0.5}, {"alpha_warmup", 8}), CZ_F32);
+    check_many(by, cz_rule_schedule_free_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F32);
+    check_many(by, cz_rule_adam_mini(), CZ_HYPERS({"lr", 0.5}), CZ_F64);
+}
+
+/* Their state has the form of one of the others. */
+static inline void check_similar_rules(const handover *by)
+{
+    check_many(by, cz_rule_lion(), CZ_HYPERS({"lr", 0.5}), CZ_F32);
+    check_many(by, cz_rule_lamb(), CZ_HYPERS({"lr", 0.5}), CZ_F32);
+    check_many(by, cz_rule_lars(), CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.5}), CZ_F64);
+    check_many(by, cz_rule_schedule_free_sgd(), CZ_HYPERS({"lr", 0.5}, {"warmup_steps", 8}),
+               CZ_F64);
 }
 
 #endif

@@ -21,4 +21,5 @@ TEST(state_goes_through_many_stages)
 TEST(the_state_of_every_rule_goes_through_stages)
 {
     check_all_rules(NULL);
+    check_similar_rules(NULL);
 }

@@ -30,6 +30,18 @@ static cz_test_passes plain(void)
                             .buckets = CZ_DDP_OPTIONS_INIT};
 }
 
+/* Partial sums need all of a parameter's gradient first: then each step is at the end of its
+ * pass. */
+static mode mode_for(const cz_rule *rule, int k)
+{
+    mode m = modes[k % MODES];
+    if (rule->sum_count > 0) {
+        m.overlap = CZ_OVERLAP_STEP;
+        m.late = false;
+    }
+    return m;
+}
+
 /* In each mode and partition, on numbers of ranks and with caps that go round; from there on other
  * ranks, and back, with other partitions. */
 static void check(cz_test_passes t, const char *what)
@@ -37,19 +49,19 @@ static void check(cz_test_passes t, const char *what)
     static const size_t caps[] = {1, 64, 300, 1200, 1 << 20};
     static const int worlds[] = {1, 2, 3, 5, 7};
     for (int k = 0; k < MODES * PARTITIONS * (SLOW ? 1 : 2); k++) {
-        const mode *m = &modes[k % MODES];
+        const mode m = mode_for(t.rule, k);
         const int partition = k / MODES % PARTITIONS,
                   world = worlds[(k + k / MODES * 2 + k / 25) % 5];
         const cz_test_stretch stretches[] = {
-            {world, STEPS / 2, (cz_partition)partition, m->overlap},
-            {1 + (world + k) % 7, 1, (cz_partition)((partition + 1) % PARTITIONS), m->overlap},
+            {world, STEPS / 2, (cz_partition)partition, m.overlap},
+            {1 + (world + k) % 7, 1, (cz_partition)((partition + 1) % PARTITIONS), m.overlap},
             {worlds[k / 3 % 5], STEPS - STEPS / 2 - 1, (cz_partition)((partition + 3) % PARTITIONS),
-             m->overlap},
+             m.overlap},
             {0, 0, CZ_PARTITION_ELEMENTS, CZ_OVERLAP_NONE}};
         char why[256];
-        t.late = m->late;
-        t.hook = m->hook;
-        t.buckets.all_reduce = m->all_reduce;
+        t.late = m.late;
+        t.hook = m.hook;
+        t.buckets.all_reduce = m.all_reduce;
         t.buckets.bucket_bytes = caps[(k + k / MODES) % 5];
         t.buckets.first_bucket_bytes = caps[k / 2 % 5];
         t.flat = k & 1;
@@ -220,6 +232,13 @@ TEST(every_rule)
         {"rprop", NULL},
         {"nadam", CZ_HYPERS({"weight_decay", 0.1})},
         {"radam", CZ_HYPERS({"beta2", 0.9}, {"weight_decay", 0.1}, {"decoupled_weight_decay", 1})},
+        {"lion", CZ_HYPERS({"weight_decay", 0.1})},
+        {"lamb", CZ_HYPERS({"lr", 0.01})},
+        {"lars", CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.1})},
+        {"ademamix", CZ_HYPERS({"alpha_warmup", 5}, {"beta3_warmup", 5})},
+        {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
+        {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
+        {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
     };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         cz_test_passes t = plain();

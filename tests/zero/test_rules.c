@@ -53,6 +53,13 @@ TEST(every_rule)
         {"rprop", NULL},
         {"nadam", CZ_HYPERS({"weight_decay", 0.1})},
         {"radam", CZ_HYPERS({"beta2", 0.9}, {"weight_decay", 0.1}, {"decoupled_weight_decay", 1})},
+        {"lion", CZ_HYPERS({"weight_decay", 0.1})},
+        {"lamb", CZ_HYPERS({"lr", 0.01})},
+        {"lars", CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.1})},
+        {"ademamix", CZ_HYPERS({"alpha_warmup", 5}, {"beta3_warmup", 5})},
+        {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
+        {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
+        {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
     };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         cz_test_training training = {.param_count = PARAMS,

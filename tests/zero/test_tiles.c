@@ -267,8 +267,10 @@ static void everywhere(trial t)
 static void with_rules(trial t)
 {
     const cz_hyper *momentum = CZ_HYPERS({"lr", 0.25}, {"momentum", 0.5});
-    for (int k = 0; k < 3; k++) {
-        t.rule = k == 0 ? cz_rule_sgd() : k == 1 ? cz_rule_adamw() : cz_test_probe_rule();
+    const cz_rule *rules[] = {cz_rule_sgd(),  cz_rule_adamw(), cz_test_probe_rule(),
+                              cz_rule_lion(), cz_rule_lamb(),  cz_rule_schedule_free_adamw()};
+    for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+        t.rule = rules[k];
         t.hypers = k == 0 ? momentum : NULL;
         t.dtype = k == 1 ? CZ_F64 : CZ_F32;
         everywhere(t);
