@@ -366,6 +366,259 @@ class Training(Bits):
         self.assertEqual([rank["state_bytes"] for rank in czero.plan(sizes, 3)], planned)
 
 
+class OwnRules(Bits):
+    """Rules in Python."""
+
+    @staticmethod
+    def adamw(value, gradient, state, hypers, step):
+        """As the library's kernel has it, operation by operation, in the arrays' type."""
+        one = value.dtype.type
+        beta1, beta2 = hypers["beta1"], hypers["beta2"]
+        m, v = state["exp_avg"], state["exp_avg_sq"]
+        value *= one(1 - hypers["lr"] * hypers["weight_decay"])
+        m[...] = m * one(beta1) + gradient * one(1 - beta1)
+        v[...] = v * one(beta2) + gradient * gradient * one(1 - beta2)
+        root = np.sqrt(v) / one(math.sqrt(1 - beta2 ** step)) + one(1e-8)
+        value -= one(hypers["lr"] / (1 - beta1 ** step)) * (m / root)
+
+    def rule(self, update, **options):
+        return czero.Rule("mine", update, hypers={
+            "lr": None, "beta1": (0.9, 0, 1), "beta2": (0.999, 0, 1), "weight_decay": 0.1},
+            slots=["exp_avg", "exp_avg_sq"], **options)
+
+    def train(self, group, rule, **options):
+        model, arrays = make_model()
+        optim = (czero.Zero(group, model, rule, lr=0.05, **options) if group is not None
+                 else czero.Optim(model, rule, lr=0.05))
+        for step in range(5):
+            fill_gradients(arrays, step, 0)
+            optim.step()
+        return {name: value.copy() for name, (value, _) in arrays.items()}, optim.state_dict()
+
+    def test_any_number_of_ranks_has_the_bits_of_one(self):
+        for options in ({}, {"whole": True}):
+            rule = self.rule(self.adamw, **options)
+            values, kept = self.train(None, rule)
+            for name, value in train_alone()[0].items():  # the library's own
+                np.testing.assert_allclose(values[name], value, rtol=1e-5)
+            self.assertEqual(kept["rule"], "mine")
+            for size in WORLDS:
+                for got, there in czero.launch(self.train, size, arguments=(rule,)):
+                    self.same(got, values)
+                    self.same(there["state"]["w"], kept["state"]["w"])
+
+    def test_spans_are_flat_and_whole_parameters_have_their_shapes(self):
+        def update(value, gradient, state, hypers, step):
+            seen.add((value.ndim, value.shape == state["exp_avg"].shape, step, *hypers))
+            with self.assertRaises(ValueError):
+                gradient[...] = 0
+        for whole, dimensions in ((False, {1}), (True, {0, 1, 2})):
+            seen = set()
+            self.train(None, self.rule(update, whole=whole))
+            self.assertEqual({one[0] for one in seen}, dimensions)
+            self.assertEqual({one[1:] for one in seen}, {
+                (True, step, "lr", "beta1", "beta2", "weight_decay") for step in range(1, 6)})
+
+    def test_state_starts_and_is_loaded_on_another_number_of_ranks(self):
+        def update(value, gradient, state, hypers, step):
+            state["count"] += 1
+            value[...] = state["count"]
+        rule = czero.Rule("count", update, slots={"count": 7})
+
+        def body(group, given):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, rule)
+            if given is not None:
+                zero.load_state_dict(given)
+            zero.step()
+            return arrays["b"][0][0], zero.state_dict()
+        value, kept = czero.launch(body, 3, arguments=(None,))[0]
+        self.assertEqual(value, 8)
+        self.assertEqual(czero.launch(body, 2, arguments=(kept,))[1][0], 9)
+
+    def test_in_the_backward_pass(self):
+        def body(group):
+            model, arrays = make_model()
+            ddp = czero.DDP(group, model, bucket_bytes=64)
+            keep = czero.Zero(group, model, rule, lr=0.05, ddp=ddp, overlap="interleaved")
+            for step in range(5):
+                fill_gradients(arrays, step, group.rank)
+                with ddp.backward():
+                    for name in reversed(model.names):
+                        ddp.mark_ready(name)
+            del keep
+            return {name: value for name, (value, _) in arrays.items()}
+        rule = self.rule(self.adamw)
+        values, _ = self.train(None, rule)
+        for got in czero.launch(body, 2):
+            self.same(got, values)
+
+    def test_an_exception_comes_out_of_the_step_and_others_return(self):
+        def fine(*_):
+            pass
+
+        def fails(*_):
+            raise LookupError("no such thing")
+
+        def body(group, overlap):
+            model, arrays = make_model()
+            ddp = czero.DDP(group, model) if overlap else None
+            zero = czero.Zero(group, model, self.rule(fails if group.rank == 1 else fine), lr=1,
+                              ddp=ddp, overlap="step" if overlap else "none")
+            raised = None
+            try:
+                if overlap:
+                    with ddp.backward():
+                        for name in model.names:
+                            ddp.mark_ready(name)
+                else:
+                    zero.step()
+            except LookupError as error:
+                raised = error
+            group.barrier()
+            return raised
+        for overlap in (False, True):
+            with self.subTest(overlap=overlap):
+                other, mine = czero.launch(body, 2, arguments=(overlap,))
+                self.assertIsNone(other)
+                self.assertIn("no such thing", str(mine))
+        with self.assertRaises(LookupError):
+            self.train(None, self.rule(fails))
+
+    def test_what_no_rule_can_be_is_refused(self):
+        def none(*_):
+            pass
+        for text, make in (
+                ("is a function", lambda: czero.Rule("r", 3)),
+                ("a default, or", lambda: czero.Rule("r", none, hypers={"lr": "x"})),
+                ("a default, or", lambda: czero.Rule("r", none, hypers={"lr": (1, 2)})),
+                ("not from 0 to 1", lambda: czero.Rule("r", none, hypers={"lr": (2, 0, 1)})),
+                ("may be 15", lambda: czero.Rule("r", none, hypers={str(k): 1 for k in range(16)})),
+                ("no default", lambda: czero.Optim(make_model()[0], self.rule(none))),
+                ("step", lambda: czero.Optim(make_model()[0],
+                                             czero.Rule("r", none, slots=["step"]))),
+                ("name is empty", lambda: czero.Optim(make_model()[0], czero.Rule("", none))),
+                ("NUL", lambda: czero.Optim(make_model()[0], czero.Rule("a\0", none)))):
+            with self.subTest(text), self.assertRaisesRegex(czero.ArgumentError, text):
+                make()
+        for size in (1, 2):
+            self.assertEqual(sum(one["state_bytes"] for one in czero.plan(
+                {"w": ("f32", (16, 16))}, size, self.rule(none), lr=1)), 2 * 4 * 256)
+
+
+class OtherWays(Bits):
+    """Hooks with a state, averaged models, samplers."""
+
+    def reduce(self, group, name, state, passes=3):
+        """What some passes make of a matrix of rank 1 on each rank, and the state."""
+        model = czero.Model({"w": (np.ones((20, 30), np.float32), np.ones((20, 30), np.float32))})
+        ddp = czero.DDP(group, model, all_reduce=True)
+        kept = state(group, model) if callable(state) else state
+        ddp.register_hook(name, kept)
+        if name == "powersgd" and group.rank == 1:
+            kept.close()  # which waits for the end of the ddp
+        for _ in range(passes):
+            gradient = np.outer(np.arange(20), np.ones(30)).astype(np.float32) + group.rank
+            model.set_gradient("w", gradient)
+            with ddp.backward():
+                ddp.mark_ready("w")
+        return gradient, kept
+
+    def test_hooks_with_a_state(self):
+        mean = np.outer(np.arange(20), np.ones(30)) + 1
+        lowrank = dict(rank=2, start_iter=-1)
+        for name, given in (("fp16_compress", None), ("fp16_compress", "all_reduce"),
+                            ("bf16_compress", "quantize_per_tensor"),
+                            ("powersgd", lambda group, model: czero.PowerSGD(model, **lowrank)),
+                            ("BF16_COMPRESS", lambda _, model: czero.PowerSGD(model, **lowrank)),
+                            ("quantize_per_channel", 64)):
+            self.assertIn(name.lower(), czero.hooks())
+            with self.subTest(name, given=given):
+                for gradient, state in czero.launch(self.reduce, 3, arguments=(name, given)):
+                    np.testing.assert_allclose(gradient, mean, rtol=2e-2, atol=0.1)
+        before, after = czero.launch(
+            lambda group: self.reduce(group, "fp16_compress",
+                                      lambda _, model: czero.PowerSGD(model, **lowrank))[1]
+            .compression, 2)[0]
+        self.assertEqual((before, after), (3 * 600, 3 * 100))
+
+    def test_local_gradients_after_some_passes(self):
+        def make(group, model):
+            return czero.PostLocalSGD(group, 2, local_gradients=True)
+        found = czero.launch(lambda group: (self.reduce(group, "post_local_sgd", make)[0][0, 0],
+                                            self.reduce(group, "post_local_sgd", make, 1)[0][0, 0]),
+                             3)
+        self.assertEqual(found, [(0, 1), (1, 1), (2, 1)])
+
+    def test_a_state_that_a_hook_does_not_take_is_refused(self):
+        def make(group, model):
+            return czero.PostLocalSGD(group, 2)
+        for name, given in (("all_reduce", "powersgd"), ("powersgd", 3), ("powersgd", make),
+                            ("post_local_sgd", "all_reduce"), ("post_local_sgd", None),
+                            ("record", None), ("no such hook", None),
+                            ("fp16_compress", "no such hook")):
+            with self.subTest(name, given=given), self.assertRaises(czero.ArgumentError):
+                czero.launch(self.reduce, 1, arguments=(name, given))
+
+    def test_low_rank_states_go_on(self):
+        def body(group, given):
+            model = czero.Model({"w": (np.ones((9, 8), np.float32), np.ones((9, 8), np.float32))})
+            state = czero.PowerSGD(model, start_iter=-1)
+            ddp = czero.DDP(group, model, all_reduce=True)
+            ddp.register_hook("powersgd", state)
+            if given:
+                state.load_state_dict(given)
+            for step in range(2 * bool(given), 4 if given else 2):
+                gradient = np.cos(np.arange(72.0) * (step + 1)).reshape(9, 8).astype(np.float32)
+                model.set_gradient("w", gradient)
+                with ddp.backward():
+                    ddp.mark_ready("w")
+            return gradient, state.state_dict()
+        half = czero.launch(body, 1, arguments=(None,))[0][1]
+        self.assertEqual(half["iter"], 2)
+        again = [czero.launch(body, 1, arguments=(half,))[0][0] for _ in range(2)]
+        self.assertTrue((again[0] == again[1]).all())
+
+    def test_models_are_averaged_now_and_then(self):
+        def body(group, period):
+            x = np.full(5, float(group.rank))
+            model = czero.Model({"x": (x, np.full(5, float(group.rank)))})
+            optim = czero.Optim(model, "sgd", lr=1.0)
+            averager = czero.Averager(group, model, period, warmup_steps=1)
+            found = []
+            for _ in range(5):
+                optim.step()
+                found.append((averager.average(), float(x[0])))
+            kept = averager.state_dict()
+            averager.load_state_dict({"step": 70})
+            self.assertEqual(averager.state_dict(), {"step": 70})
+            return found, kept
+        found, kept = czero.launch(body, 4, arguments=(2,))[2]
+        self.assertEqual([one for one, _ in found], [0, 4, 0, 4, 0])
+        self.assertEqual((found[1][1], kept), (-1.5, {"step": 5}))
+        found, _ = czero.launch(body, 4, arguments=([(2, 2), (4, 4)],))[0]
+        self.assertEqual([one for one, _ in found], [0, 4, 0, 2, 0])
+        for wrong in (0, "x", [(1,)], 2**70, []):
+            with self.subTest(wrong), self.assertRaises(czero.ArgumentError):
+                czero.launch(body, 2, arguments=(wrong,))
+
+    def test_samples_are_dealt_out_alike_for_any_number_of_ranks(self):
+        def body(group, position):
+            sampler = czero.Sampler(10, 4, group, seed=3)
+            sampler.position = position
+            return [next(sampler).tolist() for _ in range(5)], sampler.position
+        whole = czero.launch(body, 1, arguments=(0,))[0]
+        self.assertEqual(sorted(sum(whole[0], [])), sorted(2 * list(range(10))))
+        self.assertEqual(whole[1], 20)
+        for size in WORLDS:
+            ranks = czero.launch(body, size, arguments=(0,))
+            steps = [sum((mine[0][step] for mine in ranks), []) for step in range(5)]
+            self.assertEqual((steps, ranks[0][1]), whole)
+            self.assertEqual(czero.launch(body, size, arguments=(8,))[0][0][0], ranks[0][0][2])
+        with self.assertRaises(czero.ArgumentError):
+            czero.Sampler(0, 4)
+
+
 class Groups(Bits):
     def test_every_collective(self):
         def body(group):

@@ -19,16 +19,20 @@
 """
 from . import sched
 from ._library import lib as _lib
+from .averaging import Averager
 from .checkpoint import Archive, Checkpoint, Loaded
 from .ddp import DDP, Bucket
 from .errors import (ArgumentError, Error, FileError, FormatError, InternalError, MismatchError,
                      OutOfMemoryError, PeerError, StateError, UnsupportedError, WaitTimeoutError)
 from .group import Group, Work, launch
+from .hooking import PostLocalSGD, PowerSGD, hooks
 from .join import Join, Joinable
 from .model import Model
 from .optim import Optim, ParamGroup, Step, Zero, rules
 from .parts import Parts
 from .planning import plan
+from .rule import Rule
+from .sampler import Sampler
 
 __version__ = _lib.cz_version().decode()
 
@@ -39,9 +43,9 @@ def build_info():
 
 
 __all__ = [
-    "Archive", "ArgumentError", "Bucket", "Checkpoint", "DDP", "Error", "FileError", "FormatError",
-    "Group", "InternalError", "Join", "Joinable", "Loaded", "MismatchError", "Model", "Optim",
-    "OutOfMemoryError", "ParamGroup", "Parts", "PeerError", "StateError", "Step",
-    "UnsupportedError", "WaitTimeoutError", "Work", "Zero", "build_info", "launch", "plan", "rules",
-    "sched",
+    "Archive", "ArgumentError", "Averager", "Bucket", "Checkpoint", "DDP", "Error", "FileError",
+    "FormatError", "Group", "InternalError", "Join", "Joinable", "Loaded", "MismatchError", "Model",
+    "Optim", "OutOfMemoryError", "ParamGroup", "Parts", "PeerError", "PostLocalSGD", "PowerSGD",
+    "Rule", "Sampler", "StateError", "Step", "UnsupportedError", "WaitTimeoutError", "Work", "Zero",
+    "build_info", "hooks", "launch", "plan", "rules", "sched",
 ]

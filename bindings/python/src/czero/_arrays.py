@@ -153,6 +153,15 @@ def _no_gaps(shape, strides, what):
         wanted *= size
 
 
+def calculates(dtype):
+    """Can arrays that `at` makes of this type be calculated with?"""
+    try:
+        import ml_dtypes, numpy  # noqa: F401, E401
+        return True
+    except ImportError:
+        return dtype != "bf16"
+
+
 def at(address, dtype, shape, keep, read_only=False):
     """Memory of the library as an array: NumPy's, or a memoryview where there is no NumPy. bf16 is
     shown as 16-bit integers, unless the package ml_dtypes is there. `keep` lives as long."""

@@ -45,6 +45,18 @@ def _leave(held):
                 one.end = None
 
 
+class use:
+    """While this object lives `handle` does not end: what it ends with waits until then."""
+
+    def __init__(self, handle):
+        handle._ptr  # is open
+        self._held = handle._handle.all
+        _enter(self._held)
+
+    def __del__(self):
+        _leave(self._held)
+
+
 class _Function:
     """A function of the library, which refuses what ctypes would change on the way."""
 

@@ -9,12 +9,13 @@ import typing
 
 from . import _arrays
 from . import _declarations as c
-from . import errors
+from . import errors, hooking
 from ._library import Handle, Thrown, call, called, lib, text
 from .group import _op
 
 if typing.TYPE_CHECKING:
     from .group import Group
+    from .hooking import PostLocalSGD, PowerSGD
     from .model import Model
     from .parts import Parts
 
@@ -57,6 +58,7 @@ class DDP(Handle):
         # Functions that the library calls.
         self._kept: dict = {"hook": None, "pass": -1, "then": [], "live": [True]}
         self._own(handle, keep=self._kept, group=group, needs=(model,))
+        self._tables: list = []  # of rules in Python that may step in its passes
 
     def begin(self, sync: bool = True) -> None:
         """Begin a pass, before its forward. `sync` false: gradients are only added up. Collective
@@ -79,6 +81,8 @@ class DDP(Handle):
         status = lib.cz_ddp_finish(self._ptr)
         self._end_buckets()
         call(status, self._thrown)
+        for table in self._tables:
+            table.raise_what_came()
 
     def abandon(self) -> None:
         """End a pass that this rank cannot complete: the others get a StateError."""
@@ -112,23 +116,30 @@ class DDP(Handle):
         """A parameter's gradient is complete at the n-th mark of a pass: tied weights."""
         call(lib.cz_ddp_set_uses(self._ptr, self.model.index(param), uses))
 
-    def register_hook(self, hook: str | collections.abc.Callable[[Bucket], None], *,
+    def register_hook(self, hook: str | collections.abc.Callable[[Bucket], None],
+                      state: PowerSGD | PostLocalSGD | str | int | None = None, *,
                       name: str | None = None, result: str = "whole") -> None:
         """Reduce buckets by a hook from the next pass on, alike on all ranks.
 
         Args:
-            hook: the name of a built-in one ("fp16_compress", "bf16_compress", "powersgd", …), or
-                a function that is called with a :class:`Bucket`. It reads and writes
-                ``bucket.buffer`` and starts operations on it (``bucket.all_reduce("average")``);
-                it must not wait. It runs on a thread of the library or one that waits in it.
+            hook: a name of :func:`hooks`, or a function that is called with a :class:`Bucket`. It
+                reads and writes ``bucket.buffer`` and starts operations on it
+                (``bucket.all_reduce("average")``); it must not wait. It runs on a thread of the
+                library or one that waits in it.
+            state: of a hook by name: a :class:`PowerSGD` for "powersgd", a :class:`PostLocalSGD`
+                for "post_local_sgd"; for "fp16_compress" and "bf16_compress" one of these, or a
+                hook's name: what is done in half the bytes; for "quantize_per_channel" a number of
+                elements.
             name: of a function; alike on all ranks.
             result: "whole": every element of the buffer is reduced in the end.
         """
         if isinstance(hook, str):
-            call(lib.cz_ddp_register_hook_by_name(self._ptr, text(hook), None))
+            self._kept["hook"] = hooking.register(self, hook, state)
             return
         if not callable(hook):
             raise errors.ArgumentError("a hook is the name of a built-in one, or a function")
+        if state is not None:
+            raise errors.ArgumentError("a function has its state in itself")
         if result not in ("whole", "slice"):
             raise errors.ArgumentError(f"result is whole or slice, not {result!r}")
         thrown, kept, end = self._thrown, self._kept, self._end

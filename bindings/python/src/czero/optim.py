@@ -11,6 +11,7 @@ from . import _arrays, _limits
 from . import _declarations as c
 from . import errors, state
 from ._library import Handle, Thrown, call, called, choice, hypers, lib, text
+from .rule import Rule, Table
 
 if typing.TYPE_CHECKING:
     from .ddp import DDP
@@ -85,13 +86,17 @@ class ParamGroup(collections.abc.MutableMapping):
         return f"<parameter group of {len(self.params)}: {dict(self)}>"
 
 
-def _rule(name):
-    if isinstance(name, c.cz_rule):  # of this package's own
-        return name
-    rule = lib.cz_rule_find(text(name))
+def _rule(given):
+    """A rule as the library takes it; and, of one in Python, the table that has to live as long."""
+    if isinstance(given, Rule):
+        table = Table(given)
+        return table.table, table
+    if isinstance(given, c.cz_rule):  # of this package's own
+        return given, given
+    rule = lib.cz_rule_find(text(given))
     if not rule:
-        raise errors.ArgumentError(f"there is no rule '{name}'; there are {', '.join(rules())}")
-    return rule
+        raise errors.ArgumentError(f"there is no rule '{given}'; there are {', '.join(rules())}")
+    return rule, None
 
 
 class _Groups:
@@ -119,6 +124,7 @@ class _Stepping(Handle):
     """What the two kinds of optimizers have in common."""
 
     _prefix = ""
+    _table: Table | None = None  # of a rule in Python
     model: Model
 
     @property
@@ -181,6 +187,8 @@ class _Stepping(Handle):
                  and not norm and not allow_no_gradients)
         call(getattr(lib, self._prefix + "step")(self._ptr, None if plain else options, result),
              thrown)
+        if self._table is not None:
+            self._table.raise_what_came()
         return Step(result.loss, result.norm, bool(result.skipped))
 
     def zero_grad(self, to_none: bool = False) -> None:
@@ -245,7 +253,7 @@ class Optim(_Stepping):
 
     Args:
         model: kept alive; its list of parameters is frozen from now on.
-        rule: one of :func:`rules`.
+        rule: one of :func:`rules`, or a :class:`Rule` of your own.
         groups: parameter groups ``[{"params": […], "lr": …}, …]``; None: one of all parameters.
             Parameters that no group lists are left alone.
         threads: that share the update, which has the same bits with any number; 0: CZERO_THREADS,
@@ -261,15 +269,16 @@ class Optim(_Stepping):
     _destroy = "cz_optim_destroy"
     _prefix = "cz_optim_"
 
-    def __init__(self, model: Model, rule: str = "adamw", *, groups: list[dict] | None = None,
-                 threads: int = 0, **values):
+    def __init__(self, model: Model, rule: str | Rule = "adamw", *,
+                 groups: list[dict] | None = None, threads: int = 0, **values):
         self.model = model
         listed, handle = _Groups(model, groups), ctypes.c_void_p()
         options = c.cz_optim_options(groups=listed.array if groups is not None else None,
                                      group_count=listed.count, threads=threads)
-        call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, _rule(rule), hypers(values),
-                                 options))
-        self._own(handle, needs=(model,))
+        given, table = _rule(rule)
+        call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, given, hypers(values), options))
+        self._own(handle, keep=table, needs=(model,))
+        self._table = table
 
     @property
     def _optim(self):
@@ -329,7 +338,7 @@ class Zero(_Stepping):
     _destroy = "cz_zero_destroy"
     _prefix = "cz_zero_"
 
-    def __init__(self, group: Group, model: Model, rule: str = "adamw", *,
+    def __init__(self, group: Group, model: Model, rule: str | Rule = "adamw", *,
                  groups: list[dict] | None = None, partition: str = "elements",
                  gradients: str = "local", owners: collections.abc.Iterable[int] | None = None,
                  ddp: DDP | None = None, overlap: str = "none", overlap_gather: bool = False,
@@ -360,11 +369,15 @@ class Zero(_Stepping):
                 if moved is not None:
                     thrown.guard(moved)(number, at(address, here.dtype, here.shape, here.keep))
             options.moved = type(options.moved)(tell)
-        rule = _rule(rule)
-        call(lib.cz_zero_create(ctypes.byref(handle), group._ptr, model._ptr, rule,
+        given, table = _rule(rule)
+        call(lib.cz_zero_create(ctypes.byref(handle), group._ptr, model._ptr, given,
                                 hypers(values), options))
         # These two are used when it ends, too.
-        self._own(handle, keep=(options.moved, rule), group=group, needs=(group, model))
+        self._own(handle, keep=(options.moved, table), group=group, needs=(group, model))
+        if isinstance(table, Table):
+            self._table = table
+            if ddp is not None:
+                ddp._tables.append(table)
         if (first := thrown.take()) is not None:
             raise first
 

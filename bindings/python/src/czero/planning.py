@@ -10,6 +10,7 @@ from . import _declarations as c
 from ._library import Handle, call, choice, hypers, lib, text
 from .model import Model
 from .optim import _rule
+from .rule import Rule
 
 
 class _Shapes(Handle):
@@ -32,8 +33,8 @@ class _Shapes(Handle):
                                        c.CZ_SHAPE_PARAM))
 
 
-def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1, rule: str = "adamw", *,
-         unsharded: bool = False, partition: str = "elements", ddp: bool = False,
+def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
+         rule: str | Rule = "adamw", *, unsharded: bool = False, partition: str = "elements", ddp: bool = False,
          overlap: str = "none", all_reduce: bool = False, parameters_as_bucket_view: bool = False,
          in_process: bool = False, parts: int = 0, bucket_bytes: int = 0,
          first_bucket_bytes: int = 0, segment_bytes: int = 0, **values) -> list[dict[str, int]]:
@@ -48,13 +49,14 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1, rule: st
         A list of dictionaries, one per rank, of bytes: param_bytes, gradient_bytes, state_bytes,
         training_bytes (the most in a step), save_bytes, sent_bytes, … as in ``czero/plan.h``.
     """
+    found, table = _rule(rule)
     options = c.cz_plan_options(
         world_size=world_size, unsharded=unsharded, ddp=ddp, all_reduce=all_reduce,
         partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
         overlap=choice("overlap", "cz_overlap", "CZ_OVERLAP_", overlap),
         views=parameters_as_bucket_view, in_process=in_process, parts=parts,
         bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
-        segment_bytes=segment_bytes, rule=_rule(rule))
+        segment_bytes=segment_bytes, rule=found if table is None else ctypes.pointer(found))
     listed = hypers(values)
     if values:
         options.hypers = listed
@@ -62,11 +64,11 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1, rule: st
     with _Shapes(shapes) as given:
         call(lib.cz_plan_create(ctypes.byref(handle), given._ptr, options))
     try:
-        found = []
+        ranks = []
         for rank in range(world_size):
             memory = c.cz_plan_memory()
             call(lib.cz_plan_rank(handle, rank, memory))
-            found.append({field[0]: getattr(memory, field[0]) for field in memory._fields_[1:]})
-        return found
+            ranks.append({field[0]: getattr(memory, field[0]) for field in memory._fields_[1:]})
+        return ranks
     finally:
         lib.cz_plan_destroy(ctypes.byref(handle))
