@@ -84,6 +84,8 @@ static void tell_options(const cz__header *a, const cz__header *b, char *text, s
              chunks ? "" : " (CZERO_DEBUG sets it, too)");
 }
 
+#define SAME_ORDER "; all ranks make the same calls in the same order"
+
 /* What two ranks disagree about, as a sentence. */
 static void tell_difference(const cz__header *a, const cz__header *b, uint64_t sequence, char *text,
                             size_t bytes)
@@ -94,11 +96,13 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
     if (!same_options(a, b))
         tell_options(a, b, text, bytes);
     else if (a->kind != b->kind)
-        snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s",
-                 sequence, b->rank, theirs, a->rank, ours);
+        snprintf(text, bytes,
+                 "operation %" PRIu64 ": rank %d called %s, rank %d called %s" SAME_ORDER, sequence,
+                 b->rank, theirs, a->rank, ours);
     else if (a->kind == CZ__AGREE)
-        snprintf(text, bytes, "operation %" PRIu64 ": rank %d is in '%s', rank %d in '%s'",
-                 sequence, b->rank, b->label, a->rank, a->label);
+        snprintf(text, bytes,
+                 "operation %" PRIu64 ": rank %d is in '%s', rank %d in '%s'" SAME_ORDER, sequence,
+                 b->rank, b->label, a->rank, a->label);
     else if (a->kind != CZ__ALL_TO_ALL_V && a->count != b->count)
         snprintf(text, bytes, "%s: rank %d gave %" PRId64 " elements, rank %d gave %" PRId64, ours,
                  b->rank, b->count, a->rank, a->count);
