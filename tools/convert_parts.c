@@ -105,14 +105,14 @@ static cz_status make_map(cz__index *index, const cz__index *from)
                    .grouped = cz__calloc(params, 1)};
     cz_status status = CZ_ERR_MEMORY;
     if (!d.counts || !d.order || !d.begins || !d.grouped) {
-        (void)cz_fail(status, "convert: tables of %zu parameters", params);
+        (void)cz_fail(status, "convert: no memory for tables of %zu parameters", params);
         goto done;
     }
     for (size_t p = 0; p < params; p++)
         d.counts[p] = from->stored[p].count;
     const bool follows = follow(&d, from);
     if (!d.begins) {
-        (void)cz_fail(status, "convert: a table of ranges");
+        (void)cz_fail(status, "convert: no memory for a table of ranges");
         goto done;
     }
     if (!follows)

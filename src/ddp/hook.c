@@ -163,7 +163,7 @@ cz_status cz_bucket_memory(cz_bucket *bucket, const cz_device *device, size_t by
     if (!slot->device) {
         const cz_status status = device->allocate(CZ_MEMORY_STAGING, bytes, &slot->data);
         if (status != CZ_OK)
-            return cz__fail(status, "bucket memory: no %zu bytes for bucket %d", bytes,
+            return cz__fail(status, "bucket memory: no memory for %zu bytes of bucket %d", bytes,
                             bucket->index);
         slot->device = device;
         slot->bytes = bytes;

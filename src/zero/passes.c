@@ -48,7 +48,7 @@ static cz_status make_map_of_sums(const cz_zero *zero, int64_t count, cz_shard_m
         status = cz__shard_map_create_owners(out, cz_group_size(zero->group), zero->param_count,
                                              counts, adders, NULL);
     } else {
-        cz__fail(status, "zero: tables of %zu parameters", params);
+        cz__fail(status, "zero: no memory for tables of %zu parameters", params);
     }
     cz__free(counts);
     cz__free(adders);
