@@ -140,17 +140,9 @@ static cz_status make_powersgd(hook_state *s, const cz_model *model, const optio
     return cz_powersgd_create(&s->powersgd, model, &chosen);
 }
 
-static cz_status make_local(hook_state *s, cz_group *world, const options *o)
-{
-    cz_post_local_sgd_options chosen = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    chosen.start_iter = o->compress_after;
-    chosen.local_gradients = 1;
-    return cz_post_local_sgd_create(&s->local, world, &chosen);
-}
-
 /* NULL is the state of those that need none. All kinds of PowerSGD are one hook with other
  * options. */
-static cz_status make_state(hook_state *s, const cz_model *model, cz_group *world, const options *o,
+static cz_status make_state(hook_state *s, const cz_model *model, const options *o,
                             const char **name, void **state)
 {
     *state = NULL;
@@ -159,8 +151,10 @@ static cz_status make_state(hook_state *s, const cz_model *model, cz_group *worl
         *state = s->powersgd;
         *name = "powersgd";
     } else if (strcmp(*name, "post_local_sgd") == 0) {
-        CZ_TRY(make_local(s, world, o));
-        *state = s->local;
+        s->local = (cz_post_local_sgd)CZ_POST_LOCAL_SGD_INIT;
+        s->local.start_iter = o->compress_after;
+        s->local.local_gradients = 1;
+        *state = &s->local;
     } else if (strcmp(*name, "mixed_precision") == 0) {
         s->mixed = (cz_mixed_precision)CZ_MIXED_PRECISION_INIT;
         s->mixed.reduce_dtype = CZ_BF16;
@@ -169,15 +163,14 @@ static cz_status make_state(hook_state *s, const cz_model *model, cz_group *worl
     return CZ_OK;
 }
 
-cz_status hook_register(hook_state *s, cz_ddp *ddp, cz_group *world, const options *o,
-                        const char *name)
+cz_status hook_register(hook_state *s, cz_ddp *ddp, const options *o, const char *name)
 {
     cz_ddp_info about = CZ_DDP_INFO_INIT;
     CZ_TRY(cz_ddp_get_info(ddp, &about));
     const parts p = split(name);
     const char *base = *p.inner ? p.inner : p.outer;
     void *state;
-    CZ_TRY(make_state(s, about.model, world, o, &base, &state));
+    CZ_TRY(make_state(s, about.model, o, &base, &state));
     if (!*p.inner)
         return cz_ddp_register_hook_by_name(ddp, base, state);
     s->inner = (cz_hook)CZ_HOOK_INIT;
@@ -188,5 +181,4 @@ cz_status hook_register(hook_state *s, cz_ddp *ddp, cz_group *world, const optio
 void hook_state_clear(hook_state *s)
 {
     cz_powersgd_destroy(&s->powersgd);
-    cz_post_local_sgd_destroy(&s->local);
 }

@@ -8,7 +8,7 @@
 /* Zeroed: nothing is held. */
 typedef struct hook_state {
     cz_powersgd *powersgd;
-    cz_post_local_sgd *local;
+    cz_post_local_sgd local;
     cz_mixed_precision mixed;
     cz_hook inner; /* of a hook around another one */
 } hook_state;
@@ -26,9 +26,7 @@ bool hook_goes_alone(const char *name);
 /* What it keeps from step to step is no part of a checkpoint. */
 bool hook_has_state(const char *name);
 
-/* Collective where a state is. */
-cz_status hook_register(hook_state *state, cz_ddp *ddp, cz_group *world, const options *o,
-                        const char *name);
+cz_status hook_register(hook_state *state, cz_ddp *ddp, const options *o, const char *name);
 void hook_state_clear(hook_state *state); /* after the ddp */
 
 #endif

@@ -126,7 +126,7 @@ static cz_status create_ddp(trainer *t)
     ddp.parts = t->parts;
     ddp.all_reduce = o->hook && !hook_gives_slices(o->hook);
     CZ_TRY(cz_ddp_create(&t->ddp, t->world, t->model, &ddp));
-    return o->hook ? hook_register(&t->hook, t->ddp, t->world, o, o->hook) : CZ_OK;
+    return o->hook ? hook_register(&t->hook, t->ddp, o, o->hook) : CZ_OK;
 }
 
 /* What keeps ranks together that step on their own gradients. */

@@ -449,7 +449,7 @@ CZERO_FRESH(cz_parts_options)
 CZERO_FRESH(cz_plan_info)
 CZERO_FRESH(cz_plan_memory)
 CZERO_FRESH(cz_plan_options)
-CZERO_FRESH(cz_post_local_sgd_options)
+CZERO_FRESH(cz_post_local_sgd)
 CZERO_FRESH(cz_powersgd_options)
 CZERO_FRESH(cz_powersgd_stats)
 CZERO_FRESH(cz_replicas_options)
@@ -2032,18 +2032,6 @@ class powersgd : public detail::handle<cz_powersgd, cz_powersgd_destroy>
     {
         check(cz_powersgd_load_state_dict(get(), dict));
     }
-};
-
-class post_local_sgd : public detail::handle<cz_post_local_sgd, cz_post_local_sgd_destroy>
-{
-  public:
-    explicit post_local_sgd(
-        group &over, const cz_post_local_sgd_options &options = fresh<cz_post_local_sgd_options>())
-        : handle(made(cz_post_local_sgd_create, over, &options), true)
-    {
-    }
-    std::int64_t iter() const noexcept { return cz_post_local_sgd_iter(get()); }
-    void set_iter(std::int64_t iter) { check(cz_post_local_sgd_set_iter(get(), iter)); }
 };
 
 class hook_recorder : public detail::handle<cz_hook_recorder, cz_hook_recorder_destroy>

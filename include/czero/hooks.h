@@ -54,35 +54,22 @@ CZ_API cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, voi
  *  @return errors as above. CZ_ERR_UNSUPPORTED: zero_step and its sister. */
 CZ_API cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, void *state);
 
-/** The state of "post_local_sgd": gradients are averaged over all ranks at first, then over a block
- *  of them, or not at all; parameters are averaged now and then by somebody else. @see Lin et al.,
- *  "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. */
-typedef struct cz_post_local_sgd cz_post_local_sgd;
-
-typedef struct cz_post_local_sgd_options {
-    size_t size; /**< set by CZ_POST_LOCAL_SGD_OPTIONS_INIT */
-    /** this rank's block: a split of the group, read at creation only; NULL: those whose
-     *  machine has the same name */
+/** The state of "post_local_sgd", borrowed, alike on all ranks: gradients are averaged over all
+ *  ranks at first, then over a block of them, or not at all; parameters are averaged now and then
+ *  by somebody else. @see Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020,
+ *  arXiv:1808.07217. */
+typedef struct cz_post_local_sgd {
+    size_t size;             /**< set by CZ_POST_LOCAL_SGD_INIT */
+    int32_t local_gradients; /**< 1: passes from start_iter on leave each rank its own gradient */
+    /** This rank's block: a split of the ddp's group, which outlives the passes; NULL: the ranks of
+     *  this machine (cz_group_info). Blocks must not overlap: passes would end with
+     *  CZ_ERR_MISMATCH; and a rank is in its own, or they end with CZ_ERR_ARGUMENT. */
     cz_group *subgroup;
-    int64_t start_iter;      /**< iterations before that one average over all ranks */
-    int32_t local_gradients; /**< 1: later ones leave each rank its own gradient */
-    int32_t reserved;        /**< 0 */
-} cz_post_local_sgd_options;
-#define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
-CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)
-
-/** Create the state of "post_local_sgd". Collective over `group`, that of the ddp. Blocks must not
- *  overlap: passes would end with CZ_ERR_MISMATCH.
- *  @return CZ_OK. CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group without this
- *          rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. */
-CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
-                                          const cz_post_local_sgd_options *options);
-/** After the ddp. Local; accepts NULL and *NULL. */
-CZ_API void cz_post_local_sgd_destroy(cz_post_local_sgd **state);
-/** All of its state: iterations, which are counted up to start_iter. -1: NULL. To go on from a
- *  number, set it on all ranks, between passes: CZ_ERR_ARGUMENT: NULL, below 0. Local. */
-CZ_API int64_t cz_post_local_sgd_iter(const cz_post_local_sgd *state);
-CZ_API cz_status cz_post_local_sgd_set_iter(cz_post_local_sgd *state, int64_t iter);
+    /** Passes before that one average over all ranks: of the ddp, as cz_ddp_info counts them. */
+    int64_t start_iter;
+} cz_post_local_sgd;
+#define CZ_POST_LOCAL_SGD_INIT {sizeof(cz_post_local_sgd), 0, NULL, 0}
+CZ_INIT_FUNCTION(cz_post_local_sgd, CZ_POST_LOCAL_SGD_INIT)
 
 /** The state of "mixed_precision", borrowed: parameters, and so gradients, are low-precision
  *  copies, and an optimizer steps on full-precision ones. */

@@ -22,6 +22,9 @@ cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_op
 /* This rank cannot do its part of the operation whose continuation runs here: the group is of no
  * use any more from that one on. All ranks get the status, with the calling thread's sentence. */
 void cz__group_give_up(cz_group *group, cz_status status);
+/* Are these two ranks on one machine? Threads of one process are, others are where the backend
+ * says. */
+bool cz__group_are_together(const cz_group *group, int a, int b);
 /* Option checked; equal on all ranks or not. */
 bool cz__group_is_checked(const cz_group *group);
 

@@ -11,8 +11,7 @@
 #include "group/collective.h"
 #include "group/internal.h"
 
-/* Threads of one process are together, others are where the backend says. */
-static bool are_together(const cz_group *group, int a, int b)
+bool cz__group_are_together(const cz_group *group, int a, int b)
 {
     const cz_backend *backend = group->backend;
     if (group->rendezvous)
@@ -26,7 +25,7 @@ static int count_together(const cz_group *group, int before)
 {
     int count = 0;
     for (int r = 0; r < before; r++)
-        count += are_together(group, r, group->rank);
+        count += cz__group_are_together(group, r, group->rank);
     return count;
 }
 
@@ -59,7 +58,7 @@ static int choose_local(const cz_group *group, cz__core_set *sets)
 {
     int count = 0, mine = 0;
     for (int r = 0; r < group->size; r++) {
-        if (!are_together(group, r, group->rank))
+        if (!cz__group_are_together(group, r, group->rank))
             continue;
         if (r == group->rank)
             mine = count;

@@ -18,8 +18,8 @@ uint64_t cz__mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static const char *const kind_names[CZ__OBJECT_KINDS] = {
-    "optimizer", "ddp", "averager", "checkpoint", "join", "hook state", "parts"};
+static const char *const kind_names[CZ__OBJECT_KINDS] = {"optimizer",  "ddp",  "averager",
+                                                         "checkpoint", "join", "parts"};
 
 int cz_group_rank(const cz_group *group)
 {

@@ -14,7 +14,6 @@ typedef enum cz__object_kind {
     CZ__OBJECT_AVERAGER,
     CZ__OBJECT_CHECKPOINT,
     CZ__OBJECT_JOIN,
-    CZ__OBJECT_HOOK_STATE, /* made over a group */
     CZ__OBJECT_PARTS,
     CZ__OBJECT_KINDS
 } cz__object_kind;

@@ -294,15 +294,12 @@ static cz_status use_powersgd(cz_group *group, const void *options, float *resul
 
 static cz_status use_post_local_sgd(cz_group *group, const void *options, float *result)
 {
-    cz_post_local_sgd_options own = *(const cz_post_local_sgd_options *)options;
-    cz_post_local_sgd *state = NULL;
+    cz_post_local_sgd own = *(const cz_post_local_sgd *)options;
     rank_state s = {0};
     if (own.subgroup)
         own.subgroup = group;
-    cz_status status = cz_post_local_sgd_create(&state, group, &own);
-    THEN(train_with_hook(group, "post_local_sgd", state, result, &s));
+    const cz_status status = train_with_hook(group, "post_local_sgd", &own, result, &s);
     clear(&s);
-    cz_post_local_sgd_destroy(&state);
     return status;
 }
 
@@ -594,7 +591,7 @@ static const change powersgd_changes[] = {
     CHANGE(gemm_context, POINTER((void *)two), NULL, &multiplied),
     {0}};
 
-static const cz_post_local_sgd_options post_local_defaults = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
+static const cz_post_local_sgd post_local_defaults = CZ_POST_LOCAL_SGD_INIT;
 static const change post_local_changes[] = {
     CHANGE(subgroup, POINTER((void *)two), "sub-groups"), CHANGE(start_iter, I64(5)), {0}};
 
@@ -707,6 +704,7 @@ static bool is_padding(const cz__option_table *table, size_t begin, size_t end)
 {
     return end - begin == 4 && ((table == &cz__join_options && begin == 20) ||
                                 (table == &cz__mixed_precision_options && begin == 12) ||
+                                (table == &cz__post_local_sgd_options && begin == 12) ||
                                 (table == &cz__hook_options && begin == 20));
 }
 

@@ -18,7 +18,6 @@ typedef struct subject {
     cz_test_memory memory;
     cz_ddp *ddp;
     cz_powersgd *powersgd;
-    cz_post_local_sgd *post_local;
     int64_t width;
     cz_hook inner;
 } subject;
@@ -54,7 +53,6 @@ static void clear(subject *s)
 {
     cz_ddp_destroy(&s->ddp);
     cz_powersgd_destroy(&s->powersgd);
-    cz_post_local_sgd_destroy(&s->post_local);
     cz_test_memory_destroy(&s->memory);
 }
 
@@ -78,20 +76,6 @@ static cz_status powersgd(subject *s, bool odd)
     return status;
 }
 
-static cz_status post_local(subject *s, bool odd)
-{
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    options.subgroup = s->group;
-    options.start_iter = 5;
-    CZ_TRY(cz_post_local_sgd_create(&s->post_local, s->group, &options));
-    CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", s->post_local));
-    CZ_TRY(pass(s));
-    CZ_TRY(cz_post_local_sgd_set_iter(s->post_local, odd ? 3 : 4));
-    CZ_TRY(expect_refused(s, "the iteration of hook 'post_local_sgd' is 3 on rank 1, 4 on rank 0"));
-    CZ_TRY(cz_post_local_sgd_set_iter(s->post_local, odd ? 7 : 6)); /* the block's turn in both */
-    return pass(s);
-}
-
 static cz_status width(subject *s, bool odd)
 {
     s->width = odd ? 16 : 8;
@@ -109,22 +93,6 @@ static cz_status wrapped(subject *s, bool odd)
     CZ_TRY(cz_hook_find(&s->inner, "quantize_per_channel", s->memory.model, &s->width));
     CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "fp16_compress", &s->inner));
     return expect_refused(s, "the width of hook 'quantize_per_channel' is 16 on rank 1, 8 on rank");
-}
-
-/* Two states that were made alike are two all the same. */
-static cz_status another_state(subject *s, bool odd)
-{
-    cz_post_local_sgd *second = NULL;
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    CZ_TRY(cz_post_local_sgd_create(&s->post_local, s->group, &options));
-    CZ_TRY(cz_post_local_sgd_create(&second, s->group, &options));
-    cz_status status =
-        cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", odd ? second : s->post_local);
-    THEN(expect_refused(s, "the state of hook 'post_local_sgd' is hook state 2 of group "
-                           "'world' on rank 1, hook state 1 of group 'world' on rank 0"));
-    cz_ddp_destroy(&s->ddp);
-    cz_post_local_sgd_destroy(&second);
-    return status;
 }
 
 typedef cz_status (*body)(subject *s, bool odd);
@@ -149,11 +117,6 @@ TEST(a_powersgd_state_that_one_rank_loaded_is_refused)
     run(powersgd);
 }
 
-TEST(iterations_of_post_local_sgd_are_compared)
-{
-    run(post_local);
-}
-
 TEST(widths_of_channels_are_compared)
 {
     run(width);
@@ -162,11 +125,6 @@ TEST(widths_of_channels_are_compared)
 TEST(hooks_inside_others_are_compared)
 {
     run(wrapped);
-}
-
-TEST(which_state_a_hook_has_is_compared)
-{
-    run(another_state);
 }
 
 /* ---- an optimizer that does not know of the ddp ---- */

@@ -45,7 +45,7 @@ typedef struct trial {
 typedef struct hooked {
     subject s;
     cz_powersgd *powersgd;
-    cz_post_local_sgd *local;
+    cz_post_local_sgd local;
     cz_hook_recorder *recorder;
     cz_mixed_precision mixed;
     cz_hook inner;
@@ -59,27 +59,24 @@ static void hooked_clear(hooked *h)
     cz_optim_destroy(&h->optim);
     subject_clear(&h->s);
     cz_powersgd_destroy(&h->powersgd);
-    cz_post_local_sgd_destroy(&h->local);
     cz_hook_recorder_destroy(&h->recorder);
 }
 
 static cz_status make_state(hooked *h, const kind *k, void **state)
 {
     cz_powersgd_options options = CZ_POWERSGD_OPTIONS_INIT;
-    cz_post_local_sgd_options local = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
     options.rank = k->rank;
     options.batched = k->batched;
     options.start_iter = 2;
     options.min_compression_rate = 1;
-    local.start_iter = 2;
+    h->local = (cz_post_local_sgd)CZ_POST_LOCAL_SGD_INIT;
+    h->local.start_iter = 2;
     h->mixed = (cz_mixed_precision)CZ_MIXED_PRECISION_INIT;
     h->mixed.reduce_dtype = CZ_F64;
     if (k->rank)
         CZ_TRY(cz_powersgd_create(&h->powersgd, h->s.model, &options));
-    if (k->local)
-        CZ_TRY(cz_post_local_sgd_create(&h->local, h->s.group, &local));
     *state = k->rank    ? (void *)h->powersgd
-             : k->local ? (void *)h->local
+             : k->local ? (void *)&h->local
              : k->mixed ? (void *)&h->mixed
                         : NULL;
     return CZ_OK;

@@ -29,8 +29,7 @@ static int color_of(int split, int rank)
     }
 }
 
-static cz_status blocks(subject *s, const trial *t, cz_group *subgroup,
-                        const cz_post_local_sgd *state)
+static cz_status blocks(subject *s, const trial *t, cz_group *subgroup)
 {
     const int64_t count = element_count(&t->layout);
     float in[MOST], got[MOST], wanted[MOST];
@@ -53,9 +52,6 @@ static cz_status blocks(subject *s, const trial *t, cz_group *subgroup,
                 return cz_fail(CZ_ERR_STATE, "pass %d: element %d is %a, wanted %a", pass, (int)i,
                                (double)got[i], (double)right);
         }
-        if (cz_post_local_sgd_iter(state) != (pass + 1 < START ? pass + 1 : START))
-            return cz_fail(CZ_ERR_STATE, "pass %d: iteration %d", pass,
-                           (int)cz_post_local_sgd_iter(state));
     }
     return CZ_OK;
 }
@@ -63,21 +59,18 @@ static cz_status blocks(subject *s, const trial *t, cz_group *subgroup,
 static cz_status blocks_rank(cz_group *group, void *arg)
 {
     const trial *t = arg;
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    cz_post_local_sgd *state = NULL;
+    cz_post_local_sgd state = CZ_POST_LOCAL_SGD_INIT;
     cz_group *subgroup = NULL;
     subject s;
     cz_status status = subject_create(&s, group, &t->layout);
     if (status == CZ_OK && t->split >= 0)
         status = cz_group_split(group, color_of(t->split, cz_group_rank(group)), 0, &subgroup);
-    options.subgroup = subgroup;
-    options.start_iter = START;
-    options.local_gradients = t->local;
-    THEN(cz_post_local_sgd_create(&state, group, &options));
-    THEN(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", state));
-    THEN(blocks(&s, t, subgroup, state));
+    state.subgroup = subgroup;
+    state.start_iter = START;
+    state.local_gradients = t->local;
+    THEN(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", &state));
+    THEN(blocks(&s, t, subgroup));
     subject_clear(&s);
-    cz_post_local_sgd_destroy(&state);
     cz_group_destroy(&subgroup);
     return status;
 }
@@ -96,7 +89,7 @@ TEST(blocks)
         }
 }
 
-/* ---- on a sub-group of the world; going on from an iteration ---- */
+/* ---- on a sub-group of the world; going on from a pass ---- */
 
 static cz_status in_half_the_world(cz_group *world, void *arg)
 {
@@ -120,7 +113,7 @@ static cz_status resumed(subject *s, cz_post_local_sgd *state)
     const int rank = cz_group_rank(s->group);
     float in[4];
     CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", state));
-    CZ_TRY(cz_post_local_sgd_set_iter(state, START - 1));
+    CZ_TRY(cz_ddp_set_passes(s->ddp, START - 1));
     for (int pass = 0; pass < 3; pass++) {
         for (int i = 0; i < 4; i++)
             in[i] = (float)(rank + i);
@@ -129,23 +122,19 @@ static cz_status resumed(subject *s, cz_post_local_sgd *state)
         if (local != (pass > 0) && cz_group_size(s->group) == 2)
             return cz_fail(CZ_ERR_STATE, "pass %d is %s", pass, local ? "local" : "global");
     }
-    CZ_TRY(expect(cz_post_local_sgd_set_iter(state, -1), CZ_ERR_ARGUMENT, "iteration -1"));
-    return expect(cz_post_local_sgd_set_iter(NULL, 1), CZ_ERR_ARGUMENT, "of NULL");
+    return CZ_OK;
 }
 
 static cz_status resumed_rank(cz_group *group, void *arg)
 {
     const layout l = {.count = 1, .shapes = {{4}}, .dtype = CZ_F32};
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    cz_post_local_sgd *state = NULL;
+    cz_post_local_sgd state = CZ_POST_LOCAL_SGD_INIT;
     subject s;
-    options.start_iter = START;
-    options.local_gradients = 1;
+    state.start_iter = START;
+    state.local_gradients = 1;
     cz_status status = subject_create(&s, group, &l);
-    THEN(cz_post_local_sgd_create(&state, group, &options));
-    THEN(resumed(&s, state));
+    THEN(resumed(&s, &state));
     subject_clear(&s);
-    cz_post_local_sgd_destroy(&state);
     return status;
 }
 
@@ -159,41 +148,63 @@ TEST(going_on)
 /* Rank 0 and 1 say that they are a block, rank 1 and 2 too. */
 static cz_status overlapping(subject *s, cz_group *pair, cz_group *other)
 {
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    cz_post_local_sgd *state;
+    cz_post_local_sgd state = CZ_POST_LOCAL_SGD_INIT;
     float in[4] = {1, 2, 3, 4};
-    options.subgroup = pair ? pair : other;
-    CZ_TRY(cz_post_local_sgd_create(&state, s->group, &options));
-    cz_status status = cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", state);
+    state.subgroup = pair ? pair : other;
+    cz_status status = cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", &state);
     THEN(expect(subject_pass(s, in, NULL), CZ_ERR_MISMATCH, "all_to_all_v 'slices'"));
     cz_ddp_destroy(&s->ddp);
-    cz_post_local_sgd_destroy(&state);
+    return status;
+}
+
+static cz_status refused_state(subject *s, int rank)
+{
+    cz_post_local_sgd state = CZ_POST_LOCAL_SGD_INIT;
+    float in[4] = {1, 2, 3, 4};
+    state.start_iter = -1;
+    CZ_TRY(expect(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", &state), CZ_ERR_ARGUMENT,
+                  "post-local SGD: option start_iter is -1"));
+    CZ_TRY(expect(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", NULL), CZ_ERR_ARGUMENT,
+                  "wants a cz_post_local_sgd"));
+    state.start_iter = rank;
+    CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", &state));
+    CZ_TRY(expect(subject_pass(s, in, NULL), CZ_ERR_MISMATCH, "start_iter of hook"));
+    return CZ_OK;
+}
+
+/* A sub-group that this rank is not in. */
+static cz_status outside(subject *s, cz_group *pair)
+{
+    cz_post_local_sgd state = CZ_POST_LOCAL_SGD_INIT;
+    float in[4] = {1, 2, 3, 4};
+    cz_group *alone = NULL;
+    cz_status status = cz_group_create_self(&alone, NULL);
+    state.subgroup = pair ? pair : alone;
+    THEN(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", &state));
+    THEN(expect(subject_pass(s, in, NULL), CZ_ERR_ARGUMENT, "rank 2 is not in the sub-group"));
+    cz_ddp_destroy(&s->ddp);
+    cz_group_destroy(&alone);
     return status;
 }
 
 static cz_status refused_rank(cz_group *group, void *arg)
 {
     const layout l = {.count = 1, .shapes = {{4}}, .dtype = CZ_F32};
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    cz_post_local_sgd *state;
     cz_group *pair = NULL, *other = NULL;
     const int rank = cz_group_rank(group);
-    subject s;
-    cz_status status = subject_create(&s, group, &l);
-    options.start_iter = rank == 1 ? -1 : 0;
-    THEN(expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_ARGUMENT,
-                "rank 1: post-local SGD: option start_iter is -1"));
-    options.start_iter = rank;
-    THEN(expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_MISMATCH,
-                "option start_iter is 1 on rank 1, 0 on rank 0"));
-    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", NULL), CZ_ERR_ARGUMENT,
-                "wants a cz_post_local_sgd"));
+    cz_status status = CZ_OK;
     THEN(cz_group_split(group, rank < 2 ? 0 : -1, 0, &pair));
     THEN(cz_group_split(group, rank > 0 ? 0 : -1, 0, &other));
-    THEN(overlapping(&s, pair, other));
+    for (int k = 0; k < 3; k++) {
+        subject s;
+        THEN(subject_create(&s, group, &l));
+        THEN(k == 0   ? refused_state(&s, rank)
+             : k == 1 ? overlapping(&s, pair, other)
+                      : outside(&s, pair));
+        subject_clear(&s);
+    }
     cz_group_destroy(&pair);
     cz_group_destroy(&other);
-    subject_clear(&s);
     return status;
 }
 

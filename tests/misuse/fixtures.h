@@ -45,7 +45,6 @@ static inline void begin_process(void)
     X(cz_ddp)                                                                                      \
     X(cz_hook_recorder)                                                                            \
     X(cz_parts)                                                                                    \
-    X(cz_post_local_sgd)                                                                           \
     X(cz_powersgd)                                                                                 \
     X(cz_in_backward)                                                                              \
     X(cz_post_local_optim)                                                                         \
@@ -547,7 +546,6 @@ HANDLE(cz_zero)
 HANDLE(cz_ddp)
 HANDLE(cz_parts)
 HANDLE(cz_hook_recorder)
-HANDLE(cz_post_local_sgd)
 HANDLE(cz_powersgd)
 HANDLE(cz_in_backward)
 HANDLE(cz_post_local_optim)
@@ -767,11 +765,6 @@ static void make_cz_hook_recorder(trial *t)
     cz_hook hook = CZ_HOOK_INIT;
     must(t, cz_hook_find(&hook, "all_reduce", NULL, NULL), "a hook");
     must(t, cz_hook_recorder_create(&t->cz_hook_recorder, &hook, ensure_cz_ddp(t)), "a recorder");
-}
-
-static void make_cz_post_local_sgd(trial *t)
-{
-    must(t, cz_post_local_sgd_create(&t->cz_post_local_sgd, t->world, NULL), "post-local SGD");
 }
 
 static void make_cz_powersgd(trial *t)

@@ -49,7 +49,7 @@ typedef struct hooked {
     cz_ddp *ddp;
     cz_zero *zero;
     cz_powersgd *powersgd;
-    cz_post_local_sgd *local;
+    cz_post_local_sgd local;
     cz_hook_recorder *recorder;
     cz_mixed_precision mixed;
     cz_hook inner;
@@ -79,12 +79,9 @@ static cz_status make_model(hooked *h)
 static cz_status make_local(hooked *h, cz_group *group)
 {
     const int rank = cz_group_rank(group);
-    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-    CZ_TRY(cz_group_split(group, rank / 2, rank, &options.subgroup));
-    options.start_iter = 2;
-    const cz_status status = cz_post_local_sgd_create(&h->local, group, &options);
-    cz_group_destroy(&options.subgroup);
-    return status;
+    h->local = (cz_post_local_sgd)CZ_POST_LOCAL_SGD_INIT;
+    h->local.start_iter = 2;
+    return cz_group_split(group, rank / 2, rank, &h->local.subgroup);
 }
 
 static cz_status make_state(hooked *h, const kind *k, cz_group *group, void **state)
@@ -101,7 +98,7 @@ static cz_status make_state(hooked *h, const kind *k, cz_group *group, void **st
     if (k->local)
         CZ_TRY(make_local(h, group));
     *state = k->rank    ? (void *)h->powersgd
-             : k->local ? (void *)h->local
+             : k->local ? (void *)&h->local
              : k->mixed ? (void *)&h->mixed
              : k->zero  ? (void *)h->zero
                         : NULL;
@@ -144,7 +141,7 @@ static void hooked_clear(hooked *h)
     cz_zero_destroy(&h->zero);
     cz_ddp_destroy(&h->ddp);
     cz_powersgd_destroy(&h->powersgd);
-    cz_post_local_sgd_destroy(&h->local);
+    cz_group_destroy(&h->local.subgroup);
     cz_hook_recorder_destroy(&h->recorder);
     cz_model_destroy(&h->model);
 }

@@ -952,13 +952,12 @@ class cz_powersgd_stats(Struct):
     ]
 
 
-class cz_post_local_sgd_options(Struct):
+class cz_post_local_sgd(Struct):
     _fields_ = [
         ("size", c_size_t),
+        ("local_gradients", c_int32),
         ("subgroup", c_void_p),
         ("start_iter", c_int64),
-        ("local_gradients", c_int32),
-        ("reserved", c_int32),
     ]
 
 
@@ -1301,11 +1300,6 @@ FUNCTIONS = {
     "cz_post_local_optim_state_dict": (c_int, [c_void_p, POINTER(c_void_p)]),
     "cz_post_local_optim_step": (c_int, [c_void_p, POINTER(cz_step_options),
             POINTER(cz_step_result)]),
-    "cz_post_local_sgd_create": (c_int, [POINTER(c_void_p), c_void_p,
-            POINTER(cz_post_local_sgd_options)]),
-    "cz_post_local_sgd_destroy": (None, [POINTER(c_void_p)]),
-    "cz_post_local_sgd_iter": (c_int64, [c_void_p]),
-    "cz_post_local_sgd_set_iter": (c_int, [c_void_p, c_int64]),
     "cz_powersgd_create": (c_int, [POINTER(c_void_p), c_void_p, POINTER(cz_powersgd_options)]),
     "cz_powersgd_destroy": (None, [POINTER(c_void_p)]),
     "cz_powersgd_get_stats": (c_int, [c_void_p, POINTER(cz_powersgd_stats)]),
