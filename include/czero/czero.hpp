@@ -429,6 +429,7 @@ CZERO_FRESH(cz_group_info)
 CZERO_FRESH(cz_group_options)
 CZERO_FRESH(cz_hook)
 CZERO_FRESH(cz_hook_record)
+CZERO_FRESH(cz_hook_recorder)
 CZERO_FRESH(cz_in_backward_options)
 CZERO_FRESH(cz_join_info)
 CZERO_FRESH(cz_join_options)
@@ -2031,19 +2032,6 @@ class powersgd : public detail::handle<cz_powersgd, cz_powersgd_destroy>
     void load_state_dict(const cz_state_dict *dict)
     {
         check(cz_powersgd_load_state_dict(get(), dict));
-    }
-};
-
-class hook_recorder : public detail::handle<cz_hook_recorder, cz_hook_recorder_destroy>
-{
-  public:
-    hook_recorder(const cz_hook &inner, const cz_ddp *over)
-        : handle(made(cz_hook_recorder_create, &inner, over), true)
-    {
-    }
-    cz_hook_record record(int bucket) const
-    {
-        return detail::filled<cz_hook_record>(cz_hook_recorder_get, get(), bucket);
     }
 };
 

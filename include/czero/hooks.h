@@ -104,17 +104,18 @@ typedef struct cz_hook_record {
 #define CZ_HOOK_RECORD_INIT {sizeof(cz_hook_record), 0, 0, 0, (cz_dtype)0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_hook_record, CZ_HOOK_RECORD_INIT)
 
-/** The state of "record". Local; one thread at a time, not during a pass. */
-typedef struct cz_hook_recorder cz_hook_recorder;
-/** @param inner  copied; released with the recorder.
- *  @return CZ_ERR_ARGUMENT: a NULL, no hook; CZ_ERR_MEMORY. */
-CZ_API cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner,
-                                         const cz_ddp *ddp);
-/** After the ddp; accepts NULL and *NULL. */
-CZ_API void cz_hook_recorder_destroy(cz_hook_recorder **recorder);
-/** @return CZ_ERR_ARGUMENT: a NULL, no such bucket. */
-CZ_API cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket,
-                                      cz_hook_record *record);
+/** The state of "record", borrowed. The program's own: it reads the records between passes. */
+typedef struct cz_hook_recorder {
+    size_t size; /**< set by CZ_HOOK_RECORDER_INIT */
+    /** What does the work, see cz_hook_find(); released with the hook around it. */
+    const cz_hook *inner;
+    /** `count` of them, each from CZ_HOOK_RECORD_INIT, by the number of the bucket: as many as the
+     *  model has parameters are always enough, and what has none is not noted. */
+    cz_hook_record *records;
+    int64_t count;
+} cz_hook_recorder;
+#define CZ_HOOK_RECORDER_INIT {sizeof(cz_hook_recorder), NULL, NULL, 0}
+CZ_INIT_FUNCTION(cz_hook_recorder, CZ_HOOK_RECORDER_INIT)
 
 /** The names of all hooks, by their number from 0 on; NULL: there are no more. Local; any thread.
  *  */

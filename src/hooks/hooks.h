@@ -20,8 +20,8 @@ cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket); /* itself; other
 cz_status cz__hook_make_fp16(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_bf16(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state);
-/* Hooks around another one, which is their state, are released so. */
-void cz__hook_release_inner(void *inner);
+/* The hook that this one is around; NULL: none. */
+const cz_hook *cz__hook_inner(const cz_hook *hook);
 
 /* ---- powersgd.c ---- */
 cz_status cz__hook_make_powersgd(cz_hook *hook, const cz_model *model, void *state);

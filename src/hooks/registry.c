@@ -144,7 +144,7 @@ cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *stat
     if (e->overlap)
         return register_step(ddp, e->name, state, e->overlap);
     CZ_TRY(fill(&hook, e, cz__ddp_model(ddp), state));
-    const cz_hook *inner = hook.release == cz__hook_release_inner ? hook.state : NULL;
+    const cz_hook *inner = cz__hook_inner(&hook);
     if (inner) { /* compared between ranks, too */
         snprintf(both, sizeof both, "%s(%s)", hook.name, inner->name);
         hook.name = both;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What hooks share: the mean that others begin with, and hooks around another one, which send in 16
  * bits or record. */
-#include <stdio.h>
+#include <inttypes.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/float_mode.h"
@@ -10,7 +11,6 @@
 #include "base/status.h"
 #include "device/squares.h"
 #include "hooks/hooks.h"
-#include "tensor/model.h"
 
 void cz__hook_tell(cz__description *description, const cz_hook *hook, const char *const *names,
                    const double *values)
@@ -37,7 +37,7 @@ static cz_status check_inner(const cz_hook *hook, const cz_hook *inner)
     return CZ_OK;
 }
 
-void cz__hook_release_inner(void *inner)
+static void release_inner(void *inner)
 {
     cz_hook hook; /* the program's may be shorter */
     if (cz__options_read(&hook, &cz__hook_options, inner, "hook") == CZ_OK && hook.release)
@@ -96,7 +96,7 @@ static cz_status make_compressed(cz_hook *hook, cz_status (*run)(void *, cz_buck
     CZ_TRY(check_inner(hook, inner));
     cz__hook_describe_with(run, describe_inner);
     hook->result = inner->result;
-    hook->release = cz__hook_release_inner;
+    hook->release = release_inner;
     return CZ_OK;
 }
 
@@ -113,61 +113,29 @@ cz_status cz__hook_make_bf16(cz_hook *hook, const cz_model *model, void *state)
 /* ---- a recorder ---- */
 /* A hook around another one that notes what passes: how much, how long, how large. */
 
-struct cz_hook_recorder {
-    cz_hook inner;
-    char name[48];
-    cz_hook_record *records; /* owned; of each bucket */
-    int count;
-};
-
 /* One bucket on its way. */
 typedef struct note {
-    cz_hook_recorder *recorder;
+    const cz_hook_recorder *recorder;
     const cz_bucket *bucket;
     double began;
 } note;
 
-cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, const cz_ddp *ddp)
+/* The program's records may be shorter, or longer, than those here. */
+static void *find_record(const cz_hook_recorder *recorder, const cz_bucket *bucket)
 {
-    if (out)
-        *out = NULL;
-    if (!out)
-        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: out is NULL");
-    if (!inner || !ddp)
-        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: %s is NULL", inner ? "ddp" : "inner");
-    CZ_TRY(check_inner(&(cz_hook){.name = "record"}, inner));
-    cz_hook_recorder *recorder = cz__calloc(1, sizeof *recorder);
-    const int64_t most = cz__model_param_count(cz__ddp_model(ddp)); /* a bucket has one at least */
-    if (recorder)
-        recorder->records = cz__calloc((size_t)most, sizeof *recorder->records);
-    if (!recorder || !recorder->records) {
-        cz__free(recorder);
-        return cz__fail(CZ_ERR_MEMORY, "hook recorder: no memory for the buckets");
-    }
-    (void)cz__options_read(&recorder->inner, &cz__hook_options, inner, "hook");
-    recorder->count = (int)most;
-    snprintf(recorder->name, sizeof recorder->name, "record(%s)", inner->name);
-    *out = recorder;
-    return CZ_OK;
+    const int64_t index = cz__bucket_index(bucket);
+    return index < recorder->count
+               ? (char *)recorder->records + (size_t)index * recorder->records->size
+               : NULL;
 }
 
-void cz_hook_recorder_destroy(cz_hook_recorder **recorder)
+static cz_hook_record read_record(const void *from)
 {
-    if (!recorder || !*recorder)
-        return;
-    cz__hook_release_inner(&(*recorder)->inner);
-    cz__free((*recorder)->records);
-    cz__free(*recorder);
-    *recorder = NULL;
-}
-
-cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_hook_record *record)
-{
-    CZ__OWN_FLOATS;
-    if (!recorder || !record || bucket < 0 || bucket >= recorder->count)
-        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: bucket %d%s", bucket,
-                        recorder && record ? "" : ", a NULL");
-    return cz__options_write(record, &recorder->records[bucket], sizeof *record, "cz_hook_record");
+    cz_hook_record record = {0};
+    size_t size;
+    memcpy(&size, from, sizeof size);
+    memcpy(&record, from, size < sizeof record ? size : sizeof record);
+    return record;
 }
 
 static cz_status norm_of(const cz_bucket *bucket, double *norm)
@@ -179,48 +147,91 @@ static cz_status norm_of(const cz_bucket *bucket, double *norm)
 static cz_status finish(cz_status status, void *context)
 {
     const note *n = context;
-    cz_hook_record *record = &n->recorder->records[cz__bucket_index(n->bucket)];
+    void *place = find_record(n->recorder, n->bucket);
+    cz_hook_record record = read_record(place);
     if (status != CZ_OK) {
-        record->failures++;
+        record.failures++;
+        (void)cz__options_write(place, &record, sizeof record, "cz_hook_record");
         return status;
     }
-    record->seconds += cz__seconds() - n->began;
-    return norm_of(n->bucket, &record->norm_after);
+    record.seconds += cz__seconds() - n->began;
+    CZ_TRY(norm_of(n->bucket, &record.norm_after));
+    return cz__options_write(place, &record, sizeof record, "cz_hook_record");
 }
 
 /* Its own end comes after those of the hook inside. */
 static cz_status run(void *state, cz_bucket *bucket)
 {
-    cz_hook_recorder *recorder = state;
-    cz_hook_record *record = &recorder->records[cz__bucket_index(bucket)];
-    void *memory;
+    const cz_hook_recorder *recorder = state;
+    const cz_hook *inner = recorder->inner;
+    void *place = find_record(recorder, bucket), *memory;
+    if (!place)
+        return inner->run(inner->state, bucket);
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(note), &memory));
-    record->calls++;
-    record->elements = cz__bucket_count(bucket);
-    record->dtype = cz__bucket_dtype(bucket);
-    CZ_TRY(norm_of(bucket, &record->norm_before));
+    cz_hook_record record = read_record(place);
+    record.calls++;
+    record.elements = cz__bucket_count(bucket);
+    record.dtype = cz__bucket_dtype(bucket);
+    CZ_TRY(norm_of(bucket, &record.norm_before));
+    CZ_TRY(cz__options_write(place, &record, sizeof record, "cz_hook_record"));
     *(note *)memory = (note){recorder, bucket, cz__seconds()};
-    const cz_status status = recorder->inner.run(recorder->inner.state, bucket);
-    record->failures += status != CZ_OK;
-    return status == CZ_OK ? cz_bucket_then(bucket, finish, memory) : status;
+    const cz_status status = inner->run(inner->state, bucket);
+    if (status == CZ_OK)
+        return cz_bucket_then(bucket, finish, memory);
+    record.failures++;
+    (void)cz__options_write(place, &record, sizeof record, "cz_hook_record");
+    return status;
 }
 
 static void describe_recorder(cz__description *description, const cz_hook *hook, int64_t pass)
 {
     const cz_hook_recorder *recorder = hook->state;
-    cz__hook_describe(description, &recorder->inner, pass);
+    cz__hook_describe(description, recorder->inner, pass);
+}
+
+static void release_recorder(void *state)
+{
+    const cz_hook_recorder *recorder = state;
+    release_inner((void *)recorder->inner);
+}
+
+static cz_status check_records(const cz_hook *hook, const cz_hook_recorder *recorder)
+{
+    if (recorder->count < 0 || (recorder->count > 0 && !recorder->records))
+        return cz__fail(CZ_ERR_ARGUMENT, "hook '%s': %" PRId64 " records%s", hook->name,
+                        recorder->count, recorder->records ? "" : " at NULL");
+    for (int64_t k = 0; k < recorder->count; k++) {
+        const size_t *size =
+            (const void *)((const char *)recorder->records + (size_t)k * recorder->records->size);
+        CZ_TRY(cz__options_check_size(*size, "cz_hook_record"));
+        if (*size != recorder->records->size)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "hook '%s': record %" PRId64 " has %zu bytes, the first one %zu",
+                            hook->name, k, *size, recorder->records->size);
+    }
+    return CZ_OK;
 }
 
 cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state)
 {
     cz_hook_recorder *recorder = state;
-    if (!recorder)
-        return cz__fail(CZ_ERR_ARGUMENT, "hook '%s' wants a cz_hook_recorder as its state",
+    if (!recorder || recorder->size < sizeof *recorder || !recorder->inner)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s' wants a cz_hook_recorder with a hook in it as its state",
                         hook->name);
-    hook->name = recorder->name;
-    hook->result = recorder->inner.result;
+    CZ_TRY(check_inner(hook, recorder->inner));
+    CZ_TRY(check_records(hook, recorder));
+    hook->result = recorder->inner->result;
     hook->run = run;
     hook->state = recorder;
+    hook->release = release_recorder;
     cz__hook_describe_with(run, describe_recorder);
     return CZ_OK;
+}
+
+const cz_hook *cz__hook_inner(const cz_hook *hook)
+{
+    if (hook->release == release_recorder)
+        return ((const cz_hook_recorder *)hook->state)->inner;
+    return hook->release == release_inner ? hook->state : NULL;
 }

@@ -294,7 +294,7 @@ static cz_status hook_in_a_hook(cz_group *group)
     GUARDED(cz_powersgd_stats, stats, CZ_POWERSGD_STATS_INIT);
     cz_powersgd_options low_rank = CZ_POWERSGD_OPTIONS_INIT;
     cz_powersgd *powersgd;
-    cz_hook_recorder *recorder;
+    cz_hook_recorder recorder = CZ_HOOK_RECORDER_INIT;
     cz_ddp *ddp;
     memory m;
     CZ_TRY(make(&m));
@@ -302,20 +302,20 @@ static cz_status hook_in_a_hook(cz_group *group)
     CZ_TRY(cz_powersgd_create(&powersgd, m.model, &low_rank));
     CZ_TRY(cz_hook_find(&inner.it, "powersgd", m.model, powersgd));
     CHECK_GUARD(inner);
-    CZ_TRY(cz_hook_recorder_create(&recorder, &inner.it, ddp));
-    CZ_TRY(cz_ddp_register_hook_by_name(ddp, "record", recorder));
+    recorder.inner = &inner.it;
+    recorder.records = &record.it;
+    recorder.count = 1;
+    CZ_TRY(cz_ddp_register_hook_by_name(ddp, "record", &recorder));
     CZ_TRY(cz_ddp_begin(ddp, true));
     for (int p = 0; p < PARAMS; p++)
         CZ_TRY(cz_ddp_mark_ready(ddp, p));
     CZ_TRY(cz_ddp_finish(ddp));
-    CZ_TRY(cz_hook_recorder_get(recorder, 0, &record.it));
     CHECK(record.it.calls == 1 && record.it.elements == PARAMS * COUNT);
     CHECK_GUARD(record);
     CZ_TRY(cz_powersgd_get_stats(powersgd, &stats.it));
     CHECK(stats.it.iter == 1);
     CHECK_GUARD(stats);
     cz_ddp_destroy(&ddp);
-    cz_hook_recorder_destroy(&recorder);
     cz_powersgd_destroy(&powersgd);
     cz_model_destroy(&m.model);
     return CZ_OK;

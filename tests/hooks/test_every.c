@@ -46,7 +46,8 @@ typedef struct hooked {
     subject s;
     cz_powersgd *powersgd;
     cz_post_local_sgd local;
-    cz_hook_recorder *recorder;
+    cz_hook_recorder recorder;
+    cz_hook_record records[MOST_PARAMS];
     cz_mixed_precision mixed;
     cz_hook inner;
     cz_zero *zero;
@@ -59,7 +60,6 @@ static void hooked_clear(hooked *h)
     cz_optim_destroy(&h->optim);
     subject_clear(&h->s);
     cz_powersgd_destroy(&h->powersgd);
-    cz_hook_recorder_destroy(&h->recorder);
 }
 
 static cz_status make_state(hooked *h, const kind *k, void **state)
@@ -92,8 +92,10 @@ static cz_status register_hook(hooked *h, const kind *k)
     CZ_TRY(cz_hook_find(&h->inner, k->hook, h->s.model, state));
     if (k->around)
         return cz_ddp_register_hook_by_name(h->s.ddp, k->around, &h->inner);
-    CZ_TRY(cz_hook_recorder_create(&h->recorder, &h->inner, h->s.ddp));
-    return cz_ddp_register_hook_by_name(h->s.ddp, "record", h->recorder);
+    for (int b = 0; b < MOST_PARAMS; b++)
+        h->records[b] = (cz_hook_record)CZ_HOOK_RECORD_INIT;
+    h->recorder = (cz_hook_recorder){sizeof h->recorder, &h->inner, h->records, MOST_PARAMS};
+    return cz_ddp_register_hook_by_name(h->s.ddp, "record", &h->recorder);
 }
 
 static cz_status hooked_create(hooked *h, cz_group *group, const trial *t, bool sharded)

@@ -43,7 +43,6 @@ static inline void begin_process(void)
     X(cz_checkpoint)                                                                               \
     X(cz_zero)                                                                                     \
     X(cz_ddp)                                                                                      \
-    X(cz_hook_recorder)                                                                            \
     X(cz_parts)                                                                                    \
     X(cz_powersgd)                                                                                 \
     X(cz_in_backward)                                                                              \
@@ -545,7 +544,6 @@ HANDLE(cz_checkpoint)
 HANDLE(cz_zero)
 HANDLE(cz_ddp)
 HANDLE(cz_parts)
-HANDLE(cz_hook_recorder)
 HANDLE(cz_powersgd)
 HANDLE(cz_in_backward)
 HANDLE(cz_post_local_optim)
@@ -758,13 +756,6 @@ static void make_cz_join(trial *t)
 {
     const cz_joinable joinable = cz_test_join_optim(ensure_cz_optim(t));
     must(t, cz_join_begin(&t->cz_join, t->world, &joinable, 1, NULL), "a join");
-}
-
-static void make_cz_hook_recorder(trial *t)
-{
-    cz_hook hook = CZ_HOOK_INIT;
-    must(t, cz_hook_find(&hook, "all_reduce", NULL, NULL), "a hook");
-    must(t, cz_hook_recorder_create(&t->cz_hook_recorder, &hook, ensure_cz_ddp(t)), "a recorder");
 }
 
 static void make_cz_powersgd(trial *t)

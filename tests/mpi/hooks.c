@@ -50,7 +50,8 @@ typedef struct hooked {
     cz_zero *zero;
     cz_powersgd *powersgd;
     cz_post_local_sgd local;
-    cz_hook_recorder *recorder;
+    cz_hook_recorder recorder;
+    cz_hook_record records[PARAMS];
     cz_mixed_precision mixed;
     cz_hook inner;
 } hooked;
@@ -117,8 +118,10 @@ static cz_status register_hook(hooked *h, const kind *k, cz_group *group)
     CZ_TRY(cz_hook_find(&h->inner, k->hook, h->model, state));
     if (!k->recorded)
         return cz_ddp_register_hook_by_name(h->ddp, k->around, &h->inner);
-    CZ_TRY(cz_hook_recorder_create(&h->recorder, &h->inner, h->ddp));
-    return cz_ddp_register_hook_by_name(h->ddp, "record", h->recorder);
+    for (int b = 0; b < PARAMS; b++)
+        h->records[b] = (cz_hook_record)CZ_HOOK_RECORD_INIT;
+    h->recorder = (cz_hook_recorder){sizeof h->recorder, &h->inner, h->records, PARAMS};
+    return cz_ddp_register_hook_by_name(h->ddp, "record", &h->recorder);
 }
 
 static cz_status hooked_create(hooked *h, cz_group *group)
@@ -142,7 +145,6 @@ static void hooked_clear(hooked *h)
     cz_ddp_destroy(&h->ddp);
     cz_powersgd_destroy(&h->powersgd);
     cz_group_destroy(&h->local.subgroup);
-    cz_hook_recorder_destroy(&h->recorder);
     cz_model_destroy(&h->model);
 }
 

@@ -984,6 +984,15 @@ class cz_hook_record(Struct):
     ]
 
 
+class cz_hook_recorder(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("inner", POINTER(cz_hook)),
+        ("records", POINTER(cz_hook_record)),
+        ("count", c_int64),
+    ]
+
+
 class cz_plan_options(Struct):
     _fields_ = [
         ("size", c_size_t),
@@ -1216,9 +1225,6 @@ FUNCTIONS = {
     "cz_group_subset": (c_int, [c_void_p, POINTER(c_int), c_int, POINTER(c_void_p)]),
     "cz_hook_find": (c_int, [POINTER(cz_hook), c_char_p, c_void_p, c_void_p]),
     "cz_hook_name": (c_char_p, [c_int]),
-    "cz_hook_recorder_create": (c_int, [POINTER(c_void_p), POINTER(cz_hook), c_void_p]),
-    "cz_hook_recorder_destroy": (None, [POINTER(c_void_p)]),
-    "cz_hook_recorder_get": (c_int, [c_void_p, c_int, POINTER(cz_hook_record)]),
     "cz_in_backward_begin": (c_int, [c_void_p, c_void_p]),
     "cz_in_backward_create": (c_int, [POINTER(c_void_p), POINTER(c_void_p), c_int64,
             POINTER(cz_in_backward_options)]),
