@@ -71,11 +71,6 @@ module czero_parts
             integer(c_int64_t), value :: count
             real(c_double), intent(inout) :: means(*)
         end function
-        pure integer(c_int64_t) function c_stream(step, part) bind(C, name='cz_parts_stream')
-            import
-            integer(c_int64_t), value :: step
-            integer(c_int), value :: part
-        end function
         integer(c_int) function c_get_info(parts, info) bind(C, name='cz_parts_get_info')
             import
             type(c_ptr), value :: parts
@@ -213,6 +208,6 @@ contains
     ! A stream for cz_random_uniform() and its like that belongs to this part of this step.
     pure integer(int64) function cz_parts_stream(step, part)
         integer, intent(in) :: step, part
-        cz_parts_stream = c_stream(int(step, c_int64_t), part)
+        cz_parts_stream = int(step, int64) * 4096 + part
     end function
 end module

@@ -32,12 +32,12 @@ module czero_random
     end type
 
     interface
-        ! Number `counter` of a stream, a function of its arguments alone.
-        pure real(c_float) function cz_random_uniform(seed, stream, counter) &
-            bind(C, name='cz_random_uniform')
+        pure subroutine c_block(seed, stream, counter, words) bind(C, name='cz_random_block')
             import
             integer(c_int64_t), value :: seed, stream, counter
-        end function
+            integer(c_int32_t), intent(out) :: words(4)
+        end subroutine
+        ! Number `counter` of a stream, a function of its arguments alone.
         pure real(c_float) function cz_random_normal(seed, stream, counter) &
             bind(C, name='cz_random_normal')
             import
@@ -72,6 +72,14 @@ module czero_random
     end interface
 
 contains
+
+    ! Number `counter` of a stream, in [0, 1) with 24 bits.
+    pure real(c_float) function cz_random_uniform(seed, stream, counter)
+        integer(c_int64_t), intent(in) :: seed, stream, counter
+        integer(c_int32_t) :: words(4)
+        call c_block(seed, stream, counter, words)
+        cz_random_uniform = real(ishft(words(1), -8), c_float) / 16777216.0_c_float
+    end function
 
     subroutine cz_sampler_create(sampler, sample_count, global_batch, rank, world_size, seed, &
             in_order, part_count, status, message)

@@ -14,7 +14,7 @@ module czero_zero
     use czero_tensor, only: cz_model
     implicit none
     private
-    public :: cz_zero, cz_zero_create, cz_zero_destroy, cz_zero_step, cz_zero_set_step_options
+    public :: cz_zero, cz_zero_create, cz_zero_destroy, cz_zero_step, cz_zero_set_overlap
     public :: cz_zero_zero_grad, cz_zero_wait_param, cz_zero_broadcast_parameters
     public :: cz_zero_check_replicas, cz_zero_add_param_group, cz_zero_local_optim, cz_zero_get_info
     public :: cz_zero_consolidate_state_dict, cz_zero_state_dict, cz_zero_load_state_dict
@@ -83,19 +83,20 @@ module czero_zero
             type(c_ptr), value :: zero, options
             type(step_result), intent(inout) :: outcome
         end function
-        integer(c_int) function c_set_step_options(zero, options) &
-            bind(C, name='cz_zero_set_step_options')
+        integer(c_int) function c_set_overlap(zero, overlap, options) &
+            bind(C, name='cz_zero_set_overlap')
             import
             type(c_ptr), value :: zero, options
+            integer(c_int), value :: overlap
         end function
         integer(c_int) function c_set_weight(zero, weight) bind(C, name='cz_zero_set_weight')
             import
             type(c_ptr), value :: zero
             real(c_double), value :: weight
         end function
-        integer(c_int) function c_zero_grad(zero, to_none) bind(C, name='cz_zero_zero_grad')
+        integer(c_int) function c_zero_grad(optim, to_none) bind(C, name='cz_optim_zero_grad')
             import
-            type(c_ptr), value :: zero
+            type(c_ptr), value :: optim
             logical(c_bool), value :: to_none
         end function
         integer(c_int) function c_wait_param(zero, param) bind(C, name='cz_zero_wait_param')
@@ -223,16 +224,17 @@ contains
         call finish(code, status, message)
     end subroutine
 
-    ! Of the steps that are made inside passes (overlap).
-    subroutine cz_zero_set_step_options(zero, max_norm, skip_nonfinite, norm, allow_no_gradients, &
-            status, message)
+    ! Where steps are made, and the options of those inside passes.
+    subroutine cz_zero_set_overlap(zero, overlap, max_norm, skip_nonfinite, norm, &
+            allow_no_gradients, status, message)
         type(cz_zero), intent(in) :: zero
+        integer, intent(in) :: overlap
         real(real64), intent(in), optional :: max_norm
         logical, intent(in), optional :: skip_nonfinite, norm, allow_no_gradients
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(step_options), target :: options
-        call finish(c_set_step_options(zero%handle, make_step_options(options, max_norm, &
+        call finish(c_set_overlap(zero%handle, overlap, make_step_options(options, max_norm, &
             skip_nonfinite, norm, allow_no_gradients)), status, message)
     end subroutine
 
@@ -250,8 +252,8 @@ contains
         logical, intent(in), optional :: to_none
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
-        call finish(c_zero_grad(zero%handle, logical(to_flag(to_none) /= 0, c_bool)), status, &
-            message)
+        call finish(c_zero_grad(c_local_optim(zero%handle), logical(to_flag(to_none) /= 0, &
+            c_bool)), status, message)
     end subroutine
 
     subroutine cz_zero_wait_param(zero, param, status, message)

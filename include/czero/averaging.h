@@ -48,8 +48,9 @@ typedef struct cz_averager_options {
 #define CZ_AVERAGER_OPTIONS_INIT {sizeof(cz_averager_options), 0, 0, 0}
 CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
 
-/** Create an averager over the whole group, every `period` steps; or one of several levels, of
- *  which the last one counts whose period divides the steps since the warm-up. Its counter is 0.
+/** Create an averager of several levels, of which the last one counts whose period divides the
+ *  steps since the warm-up; or of one level, over the whole group every `period` steps. Its counter
+ *  is 0.
  *
  *  Collective.
  *  @param group   borrowed; outlives the averager. Ranks outside make none: they have nothing to
@@ -64,11 +65,18 @@ CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
  *          without sub-groups, a trainable parameter of an integer type, a parameter in memory that
  *          ranks share, a sparse tensor, one that is not on a device of the type whose memory the
  *          group moves), CZ_ERR_MEMORY. */
-CZ_API cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
-                                             int64_t period, const cz_averager_options *options);
 CZ_API cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group,
                                                  cz_model *model, const cz_averager_level *levels,
                                                  int64_t count, const cz_averager_options *options);
+static inline cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group,
+                                                    cz_model *model, int64_t period,
+                                                    const cz_averager_options *options)
+{
+    cz_averager_level all = CZ_AVERAGER_LEVEL_INIT;
+    all.period = period;
+    all.ranks = cz_group_size(group);
+    return cz_averager_create_hierarchical(out, group, model, &all, 1, options);
+}
 
 /** Local; accepts NULL and *NULL; before the group is destroyed, also after cz_model_destroy(). */
 CZ_API void cz_averager_destroy(cz_averager **averager);

@@ -1898,13 +1898,6 @@ class shard_map
     explicit shard_map(const cz_shard_map *map) noexcept : map_(map) {}
     operator const cz_shard_map *() const noexcept { return map_; }
 
-    std::optional<cz_span> locate(std::int64_t param, std::int64_t element) const
-    {
-        cz_span span = {};
-        if (!cz_shard_map_locate(map_, param, element, &span))
-            return std::nullopt;
-        return span;
-    }
     /** Those of a rank, in the map's order. */
     std::vector<cz_span> spans(int rank) const
     {
@@ -1971,11 +1964,12 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
         return detail::step_of(cz_zero_step, get(), &options, closure);
     }
     cz_joinable joinable() { return detail::filled<cz_joinable>(cz_zero_joinable, get()); }
-    void set_step_options(const cz_step_options &options)
+    void set_overlap(cz_overlap overlap) { check(cz_zero_set_overlap(get(), overlap, nullptr)); }
+    /** With the options of the steps inside passes. */
+    void set_overlap(cz_overlap overlap, const cz_step_options &options)
     {
-        check(cz_zero_set_step_options(get(), &options));
+        check(cz_zero_set_overlap(get(), overlap, &options));
     }
-    void set_overlap(cz_overlap overlap) { check(cz_zero_set_overlap(get(), overlap)); }
     void set_weight(double weight) { check(cz_zero_set_weight(get(), weight)); }
     void wait_param(std::int64_t param) { check(cz_zero_wait_param(get(), param)); }
     void zero_grad(bool to_none = false) { check(cz_zero_zero_grad(get(), to_none)); }

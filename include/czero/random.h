@@ -24,7 +24,12 @@ CZ_BEGIN_DECLS
 CZ_API void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]);
 
 /** Uniform in [0, 1) with 24 bits. Pure; local; any thread. */
-CZ_API float cz_random_uniform(uint64_t seed, uint64_t stream, uint64_t counter);
+static inline float cz_random_uniform(uint64_t seed, uint64_t stream, uint64_t counter)
+{
+    uint32_t words[4];
+    cz_random_block(seed, stream, counter, words);
+    return (float)(words[0] >> 8) / 16777216.0f; /* exact, whatever the rounding */
+}
 
 /** Standard normal (Box-Muller in double, then rounded). Pure; local; any thread. */
 CZ_API float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter);

@@ -33,11 +33,6 @@ typedef struct cz_span {
  *  threads may read it. */
 typedef struct cz_shard_map cz_shard_map;
 
-/** The span that holds element `element` of `param`. False if nobody owns it or there is no such
- *  element, or for a NULL. Local; time logarithmic at most in the number of ranges. */
-CZ_API bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element,
-                                cz_span *span);
-
 /** Walks the spans of one rank in the map's order, in time proportional to them. A value: copy it
  *  to remember a place. The fields are the library's. Empty parameters have no span. */
 typedef struct cz_span_iterator {

@@ -34,7 +34,24 @@ typedef struct cz_tensor {
 
 /** Elements of a tensor: the product of its shape, 1 without dimensions, 0 with an empty one.
  *  -1 if a dimension is negative or the product does not fit. Local; any thread. */
-CZ_API int64_t cz_tensor_count(const cz_tensor *tensor);
+static inline int64_t cz_tensor_count(const cz_tensor *tensor)
+{
+    int64_t count = 1;
+    bool empty = false;
+    if (!tensor || tensor->dimensions < 0 || tensor->dimensions > CZ_MAX_DIMENSIONS)
+        return -1;
+    for (int d = 0; d < tensor->dimensions; d++) {
+        if (tensor->shape[d] < 0)
+            return -1;
+        empty = empty || tensor->shape[d] == 0;
+    }
+    for (int d = 0; d < tensor->dimensions && !empty; d++) {
+        if (count > INT64_MAX / tensor->shape[d])
+            return -1;
+        count *= tensor->shape[d];
+    }
+    return empty ? 0 : count;
+}
 
 /** The ordered parameters and buffers of a program. Not thread-safe: one thread at a time; each
  *  rank has its own. */

@@ -79,7 +79,7 @@ typedef struct cz_zero_options {
      *  they stay where they are. */
     int32_t parameters_as_bucket_view;
     /** With `ddp`: steps are made inside its passes, with the options of
-     *  cz_zero_set_step_options(). cz_zero_step(), which then takes no options, has nothing left to
+     *  cz_zero_set_overlap(). cz_zero_step(), which then takes no options, has nothing left to
      *  do but hand out the result. */
     cz_overlap overlap;
     /** Told where a value is from now on: at creation, after shards were made anew, and when the
@@ -224,20 +224,17 @@ CZ_API cz_status cz_zero_set_weight(cz_zero *zero, double weight);
  *  @return as that */
 CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
 
-/** Options of the steps that are made inside passes, from the next one on; copied. NULL: none.
- *  Local; between passes; alike on all ranks.
- *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, a closure, gradients, or an option out of range;
- *          CZ_ERR_STATE: a pass is under way, or there is no overlap; CZ_ERR_UNSUPPORTED: max_norm,
- *          skip_nonfinite or norm with CZ_OVERLAP_INTERLEAVED. Nothing was changed. */
-CZ_API cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options);
-
-/** Change option overlap. Local; between passes; alike on all ranks, which the next pass compares.
- *  Step options go, and what the last pass has reduced.
- *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such overlap, no option ddp, option overlap_gather with
- *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way;
- *          CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY.
- *          Nothing was changed. */
-CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap);
+/** Change option overlap, and say with which options steps inside passes are made, from the next
+ *  one on. With another overlap than before, what the last pass has reduced goes. Local; between
+ *  passes; alike on all ranks, which the next pass compares.
+ *  @param options  copied; NULL: none
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, no such overlap, no option ddp, option
+ *          overlap_gather with another one than CZ_OVERLAP_INTERLEAVED; options with
+ *          CZ_OVERLAP_NONE, a closure, gradients, an option out of range. CZ_ERR_STATE: a pass is
+ *          under way. CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums, or
+ *          max_norm, skip_nonfinite or norm. CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap,
+                                     const cz_step_options *options);
 
 /** How far an overlapped optimizer has come, in the terms of PyTorch's `_OverlapStatus`: there, two
  *  passes are lost before it begins; here every pass steps. */
@@ -257,9 +254,6 @@ typedef enum cz_overlap_status {
  *          values are asked for too late, see shared.h. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the
  *          group is broken, the value is undefined; the next pass fails on all ranks. */
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
-
-/** As cz_optim_zero_grad(). Local. */
-CZ_API cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none);
 
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
  *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner,
@@ -290,6 +284,12 @@ CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const in
  *  before the next step, which compares them; stepping it is CZ_ERR_STATE. NULL for NULL, or
  *  without memory for the shards of groups that have just been added. Local. */
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
+
+/** As cz_optim_zero_grad(), of the whole gradients of all its groups. Local. */
+static inline cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none)
+{
+    return cz_optim_zero_grad(cz_zero_local_optim(zero), to_none);
+}
 
 /** What it was made with, and how it is now. */
 typedef struct cz_zero_info {

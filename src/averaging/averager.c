@@ -262,15 +262,6 @@ fail:
     return status;
 }
 
-cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
-                                      int64_t period, const cz_averager_options *options)
-{
-    CZ__UNCANCELLED;
-    const cz_averager_level all = {
-        .size = sizeof all, .period = period, .ranks = cz_group_size(group)};
-    return cz_averager_create_hierarchical(out, group, model, &all, 1, options);
-}
-
 void cz_averager_destroy(cz_averager **out)
 {
     CZ__UNCANCELLED;

@@ -38,14 +38,6 @@ void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t 
     out[3] = x3;
 }
 
-float cz_random_uniform(uint64_t seed, uint64_t stream, uint64_t counter)
-{
-    CZ__OWN_FLOATS;
-    uint32_t words[4];
-    cz_random_block(seed, stream, counter, words);
-    return (float)(words[0] >> 8) * 0x1p-24f;
-}
-
 /* 53 bits of two words, in [0, 2^53). */
 static double upper_bits(uint32_t high, uint32_t low)
 {

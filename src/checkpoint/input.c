@@ -8,6 +8,7 @@
 #include "checkpoint/generation.h"
 #include "checkpoint/input.h"
 #include "io/text.h"
+#include "shard/shard.h"
 
 enum { MOST_INDEX = 1 << 30, MOST_OPEN = 64 };
 
@@ -152,7 +153,7 @@ cz_status cz__input_piece(const cz__input *input, int64_t stored, int64_t elemen
     *piece = (cz_span){stored, 0, s->count, s->owner};
     if (s->owner >= 0)
         return CZ_OK;
-    if (!cz_shard_map_locate(input->index.map, stored, element, piece))
+    if (!cz__shard_map_locate(input->index.map, stored, element, piece))
         return cz__fail(CZ_ERR_FORMAT, "%s: nobody has element %" PRId64 " of '%s'", input->path,
                         element, cz__show(s->name).text);
     return CZ_OK;

@@ -8,6 +8,7 @@
 #include "checkpoint/loading.h"
 #include "group/collective.h"
 #include "tensor/model.h"
+#include "shard/shard.h"
 
 /* ---- from the files ---- */
 /* Elements to where they belong here: from the files, or from memory in the type of the file. */
@@ -170,7 +171,7 @@ static bool find_owner(const walk *w, const char *slot, int *to, int64_t *end)
     if (!slot && stored->owner >= 0)
         return w->element < stored->count;
     if (w->place >= here->param_count ||
-        !cz_shard_map_locate(here->map, w->place, w->element, &span))
+        !cz__shard_map_locate(here->map, w->place, w->element, &span))
         return false;
     *to = span.rank;
     *end = span.end;

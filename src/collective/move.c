@@ -28,13 +28,13 @@ static bool next_piece(piece_walk *w, piece *out)
     cz_span from, to;
     while (w->left > 0 && w->param < params) {
         if (!move->include[w->param] ||
-            !cz_shard_map_locate(move->from, w->param, w->element, &from)) {
+            !cz__shard_map_locate(move->from, w->param, w->element, &from)) {
             w->param++; /* the end of this one, too */
             w->element = 0;
             continue;
         }
         int64_t end = from.end;
-        const bool wanted = cz_shard_map_locate(move->to, w->param, w->element, &to);
+        const bool wanted = cz__shard_map_locate(move->to, w->param, w->element, &to);
         if (wanted && to.end < end)
             end = to.end;
         if (end - w->element > w->left)

@@ -128,7 +128,7 @@ static cz_status register_step(cz_ddp *ddp, const char *name, cz_zero *zero, cz_
                         "ddp register_hook: hook '%s' wants as its state a sharded optimizer whose "
                         "option ddp is this one",
                         name);
-    return cz_zero_set_overlap(zero, overlap);
+    return cz_zero_set_overlap(zero, overlap, NULL);
 }
 
 cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *state)

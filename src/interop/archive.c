@@ -260,7 +260,7 @@ static void find_ranks(const cz__index *index, int64_t place, cz_archive_tensor 
     if (s->owner >= 0 || !index->map)
         return;
     tensor->first_rank = tensor->last_rank = cz__shard_map_home(index->map, place);
-    if (s->count > 0 && cz_shard_map_locate(index->map, place, s->count - 1, &span))
+    if (s->count > 0 && cz__shard_map_locate(index->map, place, s->count - 1, &span))
         tensor->last_rank = span.rank;
 }
 

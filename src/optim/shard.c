@@ -316,7 +316,7 @@ static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
         return CZ_OK;
     for (int64_t p = 0; p < optim->param_count; p++) {
         cz_span span;
-        if (optim->group_of[p] >= 0 && cz_shard_map_locate(map, p, 0, &span) &&
+        if (optim->group_of[p] >= 0 && cz__shard_map_locate(map, p, 0, &span) &&
             span.end < cz__shard_map_count(map, p))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "optim: rule %s updates whole tensors, and the shard map cuts "

@@ -284,11 +284,6 @@ bool cz_parts_is_last(const cz_parts *parts)
     return parts && parts->added == parts->own_count - 1;
 }
 
-uint64_t cz_parts_stream(int64_t step, int part)
-{
-    return (uint64_t)step * CZ__MOST_LEAVES + (uint64_t)part;
-}
-
 cz_status cz_parts_get_info(const cz_parts *parts, cz_parts_info *info)
 {
     if (!parts || !info)

@@ -132,7 +132,7 @@ int64_t cz__shard_map_listed(const cz_shard_map *map, int64_t place)
     return map && place >= 0 ? map->kind->listed(map, place) : -1;
 }
 
-bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span)
+bool cz__shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span)
 {
     if (!span || !has_param(map, param) || element < 0 || element >= map->counts[param])
         return false;

@@ -5,6 +5,10 @@
 
 #include "czero/shard.h"
 
+/* The span that holds element `element` of `param`. False if nobody owns it or there is no such
+ * element, or for a NULL. Time logarithmic at most in the number of ranges. */
+bool cz__shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span);
+
 /* ---- making maps ---- */
 
 /* Whole parameters with an owner each. `counts`: elements of each parameter. `owners`: the rank

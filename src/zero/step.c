@@ -243,7 +243,7 @@ static cz_status take_step_of_pass(const cz_zero *zero, const cz_step_options *o
 {
     if (options)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: with option overlap the pass has made the "
-                                         "step; see cz_zero_set_step_options()");
+                                         "step; see cz_zero_set_overlap()");
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     if (!cz__ddp_reduced(zero->ddp) || !zero->stepped)
@@ -402,39 +402,37 @@ static cz_status check_change(const cz_zero *zero, const char *call)
     return CZ_OK;
 }
 
-cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options)
+static cz_status check_inside(cz_overlap overlap, const cz_step_options *options)
 {
-    CZ__OWN_FLOATS;
-    cz_step_options ours = {0};
-    CZ_TRY(check_change(zero, "set_step_options"));
-    if (!zero->overlap)
-        return cz__fail(
-            CZ_ERR_STATE,
-            "zero set_step_options: without option overlap a step is given its options");
-    CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "zero set_step_options"));
-    if (ours.closure || ours.gradients || ours.gradient_count)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero set_step_options: a step inside a pass has no %s",
-                        ours.closure ? "closure" : "other gradients");
-    if (zero->overlap == CZ_OVERLAP_INTERLEAVED &&
-        (ours.max_norm > 0 || ours.skip_nonfinite || ours.norm))
+    if (options->size && overlap == CZ_OVERLAP_NONE)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero set_overlap: options, and without overlap it is a "
+                                         "step that is given its options");
+    if (options->closure || options->gradients || options->gradient_count)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero set_overlap: a step inside a pass has no %s",
+                        options->closure ? "closure" : "other gradients");
+    if (overlap == CZ_OVERLAP_INTERLEAVED &&
+        (options->max_norm > 0 || options->skip_nonfinite || options->norm))
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "zero set_step_options: max_norm, skip_nonfinite and norm need all "
-                        "gradients before the first update; CZ_OVERLAP_STEP can do that");
-    zero->step_options = ours;
-    zero->step_options.size = options ? sizeof ours : 0;
+                        "zero set_overlap: max_norm, skip_nonfinite and norm need all gradients "
+                        "before the first update; CZ_OVERLAP_STEP can do that");
     return CZ_OK;
 }
 
-cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap)
+cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap, const cz_step_options *options)
 {
     CZ__OWN_FLOATS;
+    cz_step_options ours = {0};
     CZ_TRY(check_change(zero, "set_overlap"));
     CZ_TRY(cz__overlap_check(zero, overlap));
-    if (zero->ddp)
+    CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "zero set_overlap"));
+    ours.size = options ? sizeof ours : 0;
+    CZ_TRY(check_inside(overlap, &ours));
+    const bool rebinds = zero->ddp && overlap != zero->overlap;
+    if (rebinds)
         CZ_TRY(cz__overlap_reserve(zero, overlap));
     zero->overlap = overlap;
-    zero->step_options = (cz_step_options){0};
-    if (zero->ddp)
+    zero->step_options = ours;
+    if (rebinds)
         cz__overlap_bind(zero);
     return CZ_OK;
 }

@@ -52,13 +52,6 @@ void cz_zero_destroy(cz_zero **zero)
     *zero = NULL;
 }
 
-cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none)
-{
-    if (!zero)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero zero_grad: zero is NULL");
-    return cz_optim_zero_grad(zero->optim, to_none);
-}
-
 int64_t cz__zero_group_count(const cz_zero *zero)
 {
     return zero ? cz__optim_group_count(zero->optim) : 0;

@@ -28,8 +28,8 @@ done
 # What has no handle and no status, or is only for C, is called as it is.
 as_it_is=" cz_build_info cz_device_cpu cz_dtype_name cz_dtype_size cz_fail cz_fail_text cz_fingerprint_chain
     cz_hook_name cz_last_error cz_log cz_log_set_level cz_log_text cz_memory_bytes cz_memory_peak_bytes
-    cz_memory_reset_peak cz_random_block cz_random_normal cz_random_uniform cz_rule_find cz_rule_name
-    cz_set_allocator cz_status_name cz_sum_add cz_sum_value cz_tensor_count cz_version "
+    cz_memory_reset_peak cz_random_block cz_random_normal cz_rule_find cz_rule_name
+    cz_set_allocator cz_status_name cz_sum_add cz_sum_value cz_version "
 while read -r name; do
     case $as_it_is in *[[:space:]]"$name"[[:space:]]*) continue ;; esac
     grep -qE "\b$name\b" "$root/include/czero/czero.hpp" ||

@@ -289,7 +289,7 @@ static cz_status live(subject *s, cz_zero **zero, bool rebuilt)
     CZ_TRY(mark_all(s));
     CZ_TRY(cz_zero_step(*zero, NULL, NULL));
     CZ_TRY(is(*zero, CZ_OVERLAP_UNINITIALIZED, 1)); /* it does not step in passes */
-    CZ_TRY(cz_zero_set_overlap(*zero, CZ_OVERLAP_INTERLEAVED));
+    CZ_TRY(cz_zero_set_overlap(*zero, CZ_OVERLAP_INTERLEAVED, NULL));
     CZ_TRY(is(*zero, begun, 2));
     CZ_TRY(lack_a_mark(s));
     CZ_TRY(is(*zero, begun, 3));
@@ -300,7 +300,7 @@ static cz_status live(subject *s, cz_zero **zero, bool rebuilt)
         CZ_TRY(k == 1 ? lack_a_mark(s) : mark_all(s));
         CZ_TRY(is(*zero, CZ_OVERLAP_INITIALIZED, 5 + k));
     }
-    CZ_TRY(cz_zero_set_overlap(*zero, CZ_OVERLAP_NONE));
+    CZ_TRY(cz_zero_set_overlap(*zero, CZ_OVERLAP_NONE, NULL));
     return is(*zero, CZ_OVERLAP_UNINITIALIZED, 8);
 }
 

@@ -101,7 +101,7 @@ static cz_status create_optimizer(const training *t, state *s)
                           &options));
     s->steps_inside = options.overlap == CZ_OVERLAP_STEP;
     if (s->steps_inside)
-        CZ_TRY(cz_zero_set_step_options(s->zero, &step_options));
+        CZ_TRY(cz_zero_set_overlap(s->zero, CZ_OVERLAP_STEP, &step_options));
     return cz_sched_create_cosine(&s->sched, cz_zero_local_optim(s->zero), t->steps, 0, NULL);
 }
 

@@ -79,6 +79,7 @@ function print_function(text,    arguments, parts, n, k, out) {
     }
     text = text " " line
     depth += gsub(/\{/, "{", line) - gsub(/\}/, "}", line)
+    if (depth == 0 && line ~ /^ *\} *$/) { text = ""; next } # an inline function
     if (depth > 0 || line !~ /; *$/) next
     all[++count] = text
     text = ""

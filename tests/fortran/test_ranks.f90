@@ -247,7 +247,7 @@ contains
         call cz_ddp_register_hook_by_name(ddp, 'fp16_compress')
         call cz_zero_create(zero, group, model, 'sgd', [cz_hyper('lr', 1)], ddp=ddp, &
             overlap=CZ_OVERLAP_STEP)
-        call cz_zero_set_step_options(zero, norm=.true.)
+        call cz_zero_set_overlap(zero, CZ_OVERLAP_STEP, norm=.true.)
         call cz_ddp_begin(ddp, .true.)
         gw = rank
         gv = 1

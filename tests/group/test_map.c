@@ -64,7 +64,7 @@ static void original(const layout *l, int rank, int p, void *out)
 static bool owns_some(const cz_shard_map *map, int rank, int p)
 {
     cz_span span;
-    for (int64_t e = 0; cz_shard_map_locate(map, p, e, &span); e = span.end)
+    for (int64_t e = 0; cz__shard_map_locate(map, p, e, &span); e = span.end)
         if (span.rank == rank)
             return true;
     return false;
@@ -126,7 +126,7 @@ static cz_status compare(const layout *l, const memory *m, int rank, int p, cons
     const size_t size = cz_dtype_size(l->dtype);
     cz_span span;
     for (int64_t e = 0; e < l->counts[p]; e++) {
-        const bool has_owner = cz_shard_map_locate(m->map, p, e, &span);
+        const bool has_owner = cz__shard_map_locate(m->map, p, e, &span);
         const bool mine = l->include[p] && has_owner && (rank < 0 || span.rank == rank);
         const char *wanted = mine ? owned : elsewhere;
         CHECK(memcmp(got + (size_t)e * size, wanted + (size_t)e * size, size) == 0,
@@ -166,7 +166,7 @@ static void gathered(const layout *l, const memory *m, int p, char *out)
     const size_t size = cz_dtype_size(l->dtype);
     char theirs[LARGEST_BYTES];
     cz_span span;
-    for (int64_t e = 0; cz_shard_map_locate(m->map, p, e, &span); e = span.end) {
+    for (int64_t e = 0; cz__shard_map_locate(m->map, p, e, &span); e = span.end) {
         original(l, span.rank, p, theirs);
         memcpy(out + (size_t)span.begin * size, theirs + (size_t)span.begin * size,
                (size_t)(span.end - span.begin) * size);
@@ -202,7 +202,7 @@ static void update(void *context, int64_t param, int64_t first, int64_t count, c
     const size_t size = cz_dtype_size(u->dtype);
     char *value = (char *)u->memory->result[param] + (size_t)first * size;
     cz_span span;
-    u->wrong |= count < 1 || !cz_shard_map_locate(u->memory->map, param, first, &span) ||
+    u->wrong |= count < 1 || !cz__shard_map_locate(u->memory->map, param, first, &span) ||
                 first + count > span.end;
     for (size_t i = 0; i < (size_t)count * size; i++)
         value[i] = (char)(value[i] + ((const char *)gradient)[i] + (char)param);

@@ -684,7 +684,7 @@ static void make_cz_ddp(trial *t)
 
 static bool needs_overlap(const trial *t)
 {
-    return in(t, "cz_zero_set_overlap") || in(t, "cz_zero_set_step_options");
+    return in(t, "cz_zero_set_overlap");
 }
 
 static void make_cz_zero(trial *t)

@@ -112,7 +112,7 @@ static void check_locate(const layout *l, const cz_shard_map *map)
                 begin--;
             while (end < l->counts[p] && l->owner[p][end] == rank)
                 end++;
-            assert_true(cz_shard_map_locate(map, p, e, &span));
+            assert_true(cz__shard_map_locate(map, p, e, &span));
             assert_int_equal(span.rank, rank);
             assert_int_equal(span.param, p);
             assert_int_equal(span.begin, begin);
@@ -254,10 +254,10 @@ TEST(questions_outside_the_map)
     cz_span_iterator iterator;
     cz_span span;
     assert_ok(cz__shard_map_create_even(&map, 2, 2, counts, NULL, 0, NULL, 4));
-    assert_false(cz_shard_map_locate(map, 0, 3, &span));
-    assert_false(cz_shard_map_locate(map, 0, -1, &span));
-    assert_false(cz_shard_map_locate(map, 1, 0, &span));
-    assert_false(cz_shard_map_locate(map, 2, 0, &span));
+    assert_false(cz__shard_map_locate(map, 0, 3, &span));
+    assert_false(cz__shard_map_locate(map, 0, -1, &span));
+    assert_false(cz__shard_map_locate(map, 1, 0, &span));
+    assert_false(cz__shard_map_locate(map, 2, 0, &span));
     assert_int_equal(cz__shard_map_home(map, 2), -1);
     assert_int_equal(cz_test_owned(map, 2), 0);
     for (int r = -1; r <= 2; r += 3) {

@@ -45,8 +45,8 @@ TEST(empty_and_nobodys_parameters)
     assert_false(cz_span_next(&iterator, &span));
     assert_int_equal(cz__shard_map_home(map, 1), 0);
     assert_int_equal(cz__shard_map_home(map, 2), -1);
-    assert_false(cz_shard_map_locate(map, 2, 0, &span));
-    assert_true(cz_shard_map_locate(map, 0, 4, &span));
+    assert_false(cz__shard_map_locate(map, 2, 0, &span));
+    assert_true(cz__shard_map_locate(map, 0, 4, &span));
     assert_int_equal(span.begin, 0);
     assert_int_equal(span.end, 5);
     assert_int_equal(span.rank, 2);

@@ -334,7 +334,7 @@ static cz_status one_step(part_of_training *r)
     CZ_TRY(edit(t, &subject, r->step));
     CZ_TRY(cz_zero_zero_grad(r->zero, false));
     if (inside && t->max_norm > 0)
-        CZ_TRY(cz_zero_set_step_options(r->zero, &options));
+        CZ_TRY(cz_zero_set_overlap(r->zero, info.overlap, &options));
     const int last = micro_batches(t, r->step) - 1;
     for (r->micro = 0; r->micro <= last; r->micro++) {
         shuffle(r);

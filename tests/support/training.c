@@ -66,7 +66,7 @@ static cz_status set_reduced_gradients(const cz_test_training *t, const cz_test_
     for (int64_t p = 0; p < t->param_count; p++)
         for (int64_t i = 0; i < t->sizes[p]; i++) {
             cz_span span;
-            const bool owned = cz_shard_map_locate(cz_test_shard_map(subject->zero), p, i, &span);
+            const bool owned = cz__shard_map_locate(cz_test_shard_map(subject->zero), p, i, &span);
             if (!owned || span.rank != cz_group_rank(group))
                 cz_test_store(memory->grads[p], t->dtype, i, NAN);
         }
@@ -219,7 +219,7 @@ static cz_status compare_gradients(const reference *ref, const cz_test_memory *m
             double wanted = cz_test_gradient(rank, step, i);
             const double got = cz_test_load(memory->grads[p], t->dtype, i);
             const bool own =
-                cz_shard_map_locate(cz_test_shard_map(zero), p, i, &span) && span.rank == rank;
+                cz__shard_map_locate(cz_test_shard_map(zero), p, i, &span) && span.rank == rank;
             if (own && trained && has_gradient(t, rank, step, p))
                 mean(t, cz_group_size(group), step, p, i, &wanted);
             if (got != wanted)

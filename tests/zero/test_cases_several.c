@@ -158,7 +158,7 @@ static cz_status ends_on_each_other(cz_group *world, void *context)
                 if (status == CZ_OK && cz_zero_step(zero, NULL, NULL) == CZ_OK)
                     status = cz_fail(CZ_ERR_INTERNAL, "a step without a pass");
                 if (status == CZ_OK &&
-                    cz_zero_set_overlap(zero, CZ_OVERLAP_INTERLEAVED) != CZ_ERR_STATE)
+                    cz_zero_set_overlap(zero, CZ_OVERLAP_INTERLEAVED, NULL) != CZ_ERR_STATE)
                     status = cz_fail(CZ_ERR_INTERNAL, "steps in passes that there are none of");
             }
             if (which == 1)

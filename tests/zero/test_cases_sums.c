@@ -7,6 +7,7 @@
 #include "optim/optim.h"
 
 #include "lamb.c"
+#include "shard/shard.h"
 
 enum { WORLD = 3, PARAMS = 3, SUMS = 2 };
 
@@ -18,7 +19,7 @@ static cz_status scale_alike(const cz_test_subject *subject, cz_group *group)
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span span;
     CZ_TRY(cz_zero_get_info(subject->zero, &info));
-    if (!cz_shard_map_locate(cz_test_shard_map(subject->zero), 1, 0, &span) ||
+    if (!cz__shard_map_locate(cz_test_shard_map(subject->zero), 1, 0, &span) ||
         (span.end < 1000) != (info.partition == CZ_PARTITION_ELEMENTS))
         return cz_fail(CZ_ERR_STATE, "the second parameter's first span ends at %d", (int)span.end);
     for (int p = 0; p < PARAMS; p++)

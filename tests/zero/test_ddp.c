@@ -165,7 +165,7 @@ static cz_status train(subject *s, subject *reference, cz_group *group, const tr
     if (cz_zero_step(s->zero, NULL, NULL) != CZ_ERR_STATE)
         return cz_fail(CZ_ERR_STATE, "a step without a pass");
     if (t->overlap == CZ_OVERLAP_STEP)
-        CZ_TRY(cz_zero_set_step_options(s->zero, &options));
+        CZ_TRY(cz_zero_set_overlap(s->zero, CZ_OVERLAP_STEP, &options));
     for (int step = 0; step < STEPS; step++) {
         for (int p = 0; p < PARAMS; p++) {
             CZ_TRY(cz_model_set_requires_grad(s->memory.model, p, !frozen(step, p)));
@@ -305,7 +305,7 @@ static cz_status refused(subject *s, cz_group *group)
     options.ddp = s->ddp;
     CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options));
     status = cz_zero_step(s->zero, &step, NULL);
-    if (status != CZ_ERR_ARGUMENT || !strstr(cz_last_error(), "set_step_options"))
+    if (status != CZ_ERR_ARGUMENT || !strstr(cz_last_error(), "set_overlap"))
         return cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
     if (cz_group_rank(group) == 0) /* ranks differ in a value: known before the pass */
         CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(s->zero), 0, "lr", 0.5));

@@ -68,7 +68,7 @@ static cz_status compare_maps(const both *b)
         for (int64_t i = 0; i < b->sizes[p]; i++) {
             cz_span spans[2];
             for (int k = 0; k < 2; k++)
-                CHECK(cz_shard_map_locate(maps[k], p, i, &spans[k]), "element %d of %d", (int)i,
+                CHECK(cz__shard_map_locate(maps[k], p, i, &spans[k]), "element %d of %d", (int)i,
                       (int)p);
             CHECK(spans[0].rank == spans[1].rank && spans[0].end == spans[1].end,
                   "element %d of parameter %d is elsewhere", (int)i, (int)p);

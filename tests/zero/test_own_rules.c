@@ -130,7 +130,7 @@ static cz_status is_whole(const own_part *part)
     if (info.partition != CZ_PARTITION_GREEDY)
         return cz_fail(CZ_ERR_STATE, "the partition is %d", (int)info.partition);
     for (int64_t p = 0; p < cz__shard_map_param_count(map); p++)
-        if (cz_shard_map_locate(map, p, 0, &span) && span.end != cz__shard_map_count(map, p))
+        if (cz__shard_map_locate(map, p, 0, &span) && span.end != cz__shard_map_count(map, p))
             return cz_fail(CZ_ERR_STATE, "parameter %d is cut", (int)p);
     return cz_zero_step(part->zero, NULL, NULL);
 }

@@ -194,7 +194,7 @@ class _Stepping(Handle):
     def zero_grad(self, to_none: bool = False) -> None:
         """Set the gradients of the groups' parameters to zero; or say that they have none, until
         ``model.set_gradient()`` gives one again."""
-        call(getattr(lib, self._prefix + "zero_grad")(self._ptr, to_none))
+        call(lib.cz_optim_zero_grad(self._optim, to_none))
 
     def add_param_group(self, group: dict) -> None:
         """Append a parameter group ``{"params": [names or numbers], "lr": …}`` of parameters that

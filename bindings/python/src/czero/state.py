@@ -2,6 +2,7 @@
 """State dictionaries: what the library keeps in one is a dictionary of Python's here, of int,
 float, str, lists of str, arrays, and dictionaries; always a copy."""
 import ctypes
+import math
 import sys
 
 from . import _arrays, _limits
@@ -48,7 +49,7 @@ def _tensor(handle, key):
     view = c.cz_tensor()
     call(lib.cz_state_dict_get_tensor(handle, key, view))
     array, address = _arrays.empty(_arrays.BY_NUMBER[view.dtype], view.shape[:view.dimensions])
-    bytes_ = lib.cz_tensor_count(view) * lib.cz_dtype_size(view.dtype)
+    bytes_ = math.prod(view.shape[:view.dimensions]) * lib.cz_dtype_size(view.dtype)
     if bytes_:
         ctypes.memmove(address, view.data, bytes_)
     return array
