@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,31 +198,6 @@ static const struct argp argp = {
            "  czero convert checkpoints model --format hf\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
-/* ---- Ctrl-C: once, nothing is made and nothing is left; twice, it ends at once ---- */
-
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int number)
-{
-    interrupted = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
-
-cz_status convert_wrote(size_t bytes, void *context)
-{
-    conversion *c = context;
-    c->bytes += bytes;
-    progress_add(&c->bar, bytes);
-    return interrupted ? cz_fail(CZ_ERR_STATE, "interrupted; nothing was made") : CZ_OK;
-}
-
 /* ---- what is read ---- */
 
 /* Where the files leave the rule open they now have the one that was given. */
@@ -259,24 +233,6 @@ static cz_status open_source(convert_request *r)
     return CZ_OK;
 }
 
-uint64_t convert_value_bytes(const conversion *c, int64_t stored)
-{
-    const cz__stored *s = &c->input->index.stored[stored];
-    return (uint64_t)s->count * cz__type_unit(s->dtype);
-}
-
-uint64_t convert_state_bytes(const conversion *c, int64_t stored)
-{
-    const char *slot;
-    cz_dtype dtype;
-    uint64_t bytes = 0;
-    if (stored >= c->input->index.param_count)
-        return 0;
-    for (int64_t at = 0; cz__index_slot(&c->input->index, stored, &at, &slot, &dtype);)
-        bytes += convert_value_bytes(c, stored);
-    return bytes;
-}
-
 /* ---- before anything is written ---- */
 
 /* The parts against their checksums, as a load does. */
@@ -291,8 +247,9 @@ static cz_status verify(conversion *c)
     for (int k = 0; k < ranks && !status; k++) {
         status = cz__input_verify(c->original, k);
         progress_add(&c->bar, 1);
-        if (interrupted)
-            status = convert_wrote(0, c);
+        const cz_status going_on = convert_wrote(0, c);
+        if (going_on)
+            status = going_on;
     }
     progress_end(&c->bar);
     return status;
@@ -304,7 +261,7 @@ static cz_status convert(convert_request *r)
     if (c->format == FORMAT_SHARDED && c->ranks == 0)
         c->ranks = c->from->generation ? c->input->index.world_size : 1;
     CZ_TRY(convert_check_target(c, r->options.force));
-    catch_signals();
+    convert_catch_signals();
     CZ_TRY(verify(c));
     CZ_TRY(convert_check_apart(c)); /* now that all that is read was opened */
     return c->format == FORMAT_SHARDED ? convert_to_parts(c) : convert_to_files(c);

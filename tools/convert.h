@@ -33,6 +33,10 @@ typedef struct conversion {
     int64_t lost;   /* dictionaries of ranks alone that have no place in the new form */
 } conversion;
 
+/* ---- convert_progress.c ---- */
+
+/* From here on Ctrl-C is seen by the next. */
+void convert_catch_signals(void);
 /* CZ_OK, or CZ_ERR_STATE: somebody pressed Ctrl-C. Counts bytes for the bar; `context`: the
  * conversion. */
 cz_status convert_wrote(size_t bytes, void *context);
@@ -40,6 +44,8 @@ cz_status convert_wrote(size_t bytes, void *context);
 /* Bytes of a value of `input`, and of all slots of its state. */
 uint64_t convert_value_bytes(const conversion *c, int64_t stored);
 uint64_t convert_state_bytes(const conversion *c, int64_t stored);
+
+/* ---- convert_view.c, convert_target.c ---- */
 
 /* `original` with the names and shapes that the rules make, as an input; closed with
  * cz__input_close(), before `original`. CZ_ERR_ARGUMENT: two tensors would have one name, shapes do
@@ -52,6 +58,8 @@ cz_status convert_view(cz__input *view, cz__input *original, convert_rules *rule
 cz_status convert_check_target(const conversion *c, bool force);
 /* Nothing that is read is among what will be written, replaced or removed. CZ_ERR_ARGUMENT. */
 cz_status convert_check_apart(const conversion *c);
+
+/* ---- convert_files.c, convert_parts.c ---- */
 
 /* One file, or a folder of them. What was there under that name stays until the new one is
  * complete. */
