@@ -133,7 +133,7 @@ static void prepare(run *r)
 {
     const cz_rule *rule = cz_rule_find(r->job->rule);
     const cz_dtype dtype = r->job->dtype;
-    double values[16], scalars[1] = {0.5};
+    double values[16], scalars[2] = {0.5, 0.5};
     r->kernel = cz_device_cpu()->find_update(rule->name, dtype, dtype, dtype);
     cz__rule_defaults(rule, values);
     CZ_CHECK(cz__rule_set_list(rule, values, r->job->hypers));
@@ -198,7 +198,7 @@ static void measure(const job *j, size_t bytes, const char *place, int parts)
         hand[round] = own / kernel;
     }
     const double middle = median(ratio, ROUNDS);
-    printf("%-12s %-6s %d %6.3f %6.3f %7.3f ", j->name, place, parts, middle, half_spread(ratio),
+    printf("%-19s %-6s %d %6.3f %6.3f %7.3f ", j->name, place, parts, middle, half_spread(ratio),
            median(ns, ROUNDS));
     if (by_hand)
         printf("%6.3f\n", median(hand, ROUNDS));
@@ -232,6 +232,10 @@ int main(int argc, char **argv)
         {"rprop", "rprop", NULL, CZ_F32, 4, NULL},
         {"nadam", "nadam", NULL, CZ_F32, 4, hand_nadam},
         {"radam", "radam", NULL, CZ_F32, 4, NULL},
+        {"lion", "lion", NULL, CZ_F32, 3, NULL},
+        {"ademamix", "ademamix", NULL, CZ_F32, 5, NULL},
+        {"schedule_free_sgd", "schedule_free_sgd", NULL, CZ_F32, 3, NULL},
+        {"schedule_free_adamw", "schedule_free_adamw", NULL, CZ_F32, 4, NULL},
     };
     /* Bytes of an array on each thread. */
     const struct {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A rule of one's own: Lion (Chen et al., arXiv:2302.06675), which moves every weight by the rate,
- * up or down, as the sign of a mean of gradients says. It is a table: hyper-parameters with their
- * ranges, state, and a kernel that updates a run of elements. Sharding, checkpoints and schedulers
- * come with it, and the bits are the same on any number of ranks. docs/add-a-rule.md has rules that
- * need sums over a parameter, and whole tensors. */
+ * up or down, as the sign of a mean of gradients says. (The library has it, too.) It is a table:
+ * hyper-parameters with their ranges, state, and a kernel that updates a run of elements. Sharding,
+ * checkpoints and schedulers come with it, and the bits are the same on any number of ranks.
+ * docs/add-a-rule.md has rules that need sums over a parameter, and whole tensors. */
 #include <math.h>
 #include <stdlib.h>
 

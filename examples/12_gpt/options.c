@@ -14,6 +14,7 @@ enum {
     KEY_HEADS,
     KEY_CHANNELS,
     KEY_BLOCK,
+    KEY_RULE,
     KEY_LR,
     KEY_MIN_LR,
     KEY_WARMUP,
@@ -73,13 +74,16 @@ static const struct argp_option table[] = {
     {NULL, 0, NULL, 0, "Training:", 3},
     {"steps", 's', "N", 0, "Steps; 0: only validate and generate text [5600]", 3},
     {"batch", 'b', "N", 0, "Sequences in a step, over all ranks together [12]", 3},
+    {"rule", KEY_RULE, "NAME", 0,
+     "Update rule, by its name in the library; it takes those of the values below that it has, and "
+     "wants a learning rate of its own (docs/rules.md) [adamw]",
+     3},
     {"lr", KEY_LR, "X", 0, "Learning rate after the warm-up [0.002]", 3},
     {"min-lr", KEY_MIN_LR, "X", 0, "Learning rate at the end of the cosine [0.0002]", 3},
     {"warmup", KEY_WARMUP, "STEPS", 0, "Steps in which the learning rate grows from 0 [100]", 3},
-    {"weight-decay", KEY_DECAY, "X", 0, "AdamW's, of matrices; biases and norms have none [0.1]",
-     3},
-    {"beta1", KEY_BETA1, "X", 0, "AdamW's decay of the mean of gradients [0.9]", 3},
-    {"beta2", KEY_BETA2, "X", 0, "AdamW's decay of the mean of their squares [0.99]", 3},
+    {"weight-decay", KEY_DECAY, "X", 0, "Of matrices; biases and norms have none [0.1]", 3},
+    {"beta1", KEY_BETA1, "X", 0, "Decay of the mean of gradients [0.9]", 3},
+    {"beta2", KEY_BETA2, "X", 0, "Decay of the mean of their squares [0.99]", 3},
     {"seed", KEY_SEED, "N", 0, "Of initial values, sampling and text [1]", 3},
     {NULL, 0, NULL, 0, "Communication hooks, which say how gradients come together:", 6},
     {"hook", KEY_HOOK, "NAME[,NAME...]", 0,
@@ -140,6 +144,18 @@ static cz_partition partition(const struct argp_state *state, const char *text)
     if (strcmp(text, "elements") && strcmp(text, "greedy"))
         argp_error(state, "--partition is '%s', allowed is elements or greedy", text);
     return strcmp(text, "greedy") ? CZ_PARTITION_ELEMENTS : CZ_PARTITION_GREEDY;
+}
+
+static const cz_rule *rule(const struct argp_state *state, const char *name)
+{
+    char names[400] = "";
+    for (int i = 0; cz_rule_name(i); i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", cz_rule_name(i));
+    }
+    if (!cz_rule_find(name))
+        argp_error(state, "--rule is '%.40s'; there are %s", name, names);
+    return cz_rule_find(name);
 }
 
 /* Cut at the commas, in place. */
@@ -331,6 +347,9 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_PARTS:
         o->parts = (int)argument_whole(state, "parts", arg, 0, 4096);
         break;
+    case KEY_RULE:
+        o->rule = rule(state, arg);
+        break;
     case KEY_LR:
         o->lr = argument_number(state, "lr", arg, 0);
         break;
@@ -420,6 +439,7 @@ void options_parse(options *o, int argc, char **argv)
         .ranks = ranks && *ranks ? 0 : 2, /* 0: as the library reads it */
         .batch = 12,
         .steps = 5600,
+        .rule = cz_rule_adamw(),
         .lr = 2e-3,
         .min_lr = 2e-4,
         .warmup = 100,

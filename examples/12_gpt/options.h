@@ -19,6 +19,7 @@ typedef struct options {
     /* Of the batch, whose gradients are added up in one order on any number of ranks; 0: none. */
     int parts;
     int steps;
+    const cz_rule *rule;
     double lr, min_lr;
     int warmup;
     double weight_decay, beta1, beta2;

@@ -314,7 +314,7 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
     json_t *summary = json_pack(
         "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, "
-        "s:i, s:i, s:o, s:o, s:o, s:s?, s:s}",
+        "s:i, s:i, s:o, s:o, s:o, s:s, s:s?, s:s}",
         "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
         "tokens_per_second", tokens_per_second(r), "loss_first",
         report_number(count ? train->points[0].value : NAN), "loss_last",
@@ -326,7 +326,8 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
         o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
         "batch", o->batch, "parts", o->parts, "step_seconds", spent, "sent_bytes_per_step", sent,
-        "resumed", resumed_json(&r->history.resumed), "hook", o->hook, "czero", cz_build_info());
+        "resumed", resumed_json(&r->history.resumed), "rule", o->rule->name, "hook", o->hook,
+        "czero", cz_build_info());
     return report_write_summary(o->out, summary);
 }
 

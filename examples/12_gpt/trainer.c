@@ -139,18 +139,31 @@ static cz_status create_averager(trainer *t)
     return cz_post_local_optim_create(&t->post, t->optim, t->averager);
 }
 
-/* AdamW over two parameter groups: matrices decay, biases and norms do not. */
+/* Of these values those that the rule has. */
+static void choose_hypers(const cz_rule *rule, const cz_hyper *all, cz_hyper *chosen)
+{
+    for (; all->name; all++)
+        for (int k = 0; k < rule->hyper_count; k++)
+            if (strcmp(rule->hypers[k].name, all->name) == 0)
+                *chosen++ = *all;
+    *chosen = (cz_hyper){NULL, 0};
+}
+
+/* Two parameter groups: matrices decay, biases and norms do not. */
 static cz_status create_optimizer(trainer *t)
 {
     const options *o = &t->options;
-    const cz_hyper hypers[] = {
+    const cz_hyper all[] = {
         {"lr", o->lr}, {"beta1", o->beta1}, {"beta2", o->beta2}, {"weight_decay", 0}, {NULL, 0}};
-    const cz_hyper decay[] = {{"weight_decay", o->weight_decay}, {NULL, 0}};
+    const cz_hyper of_matrices[] = {{"weight_decay", o->weight_decay}, {NULL, 0}};
+    cz_hyper hypers[5], decay[2];
     int count;
     const gpt_parameter *list = gpt_parameters(t->gpt, &count);
     int64_t *params = calloc(2 * (size_t)count, sizeof *params), matrices = 0, others = 0;
     if (!params)
         return cz_fail(CZ_ERR_MEMORY, "no memory for parameter groups");
+    choose_hypers(o->rule, all, hypers);
+    choose_hypers(o->rule, of_matrices, decay);
     for (int p = 0; p < count; p++)
         *(list[p].dims == 2 ? &params[matrices++] : &params[count + others++]) = p;
     const cz_param_group groups[] = {
@@ -162,7 +175,7 @@ static cz_status create_optimizer(trainer *t)
         cz_optim_options local = CZ_OPTIM_OPTIONS_INIT;
         local.groups = groups;
         local.group_count = 2;
-        status = cz_optim_create(&t->optim, t->model, cz_rule_adamw(), hypers, &local);
+        status = cz_optim_create(&t->optim, t->model, o->rule, hypers, &local);
     } else {
         cz_zero_options sharded = CZ_ZERO_OPTIONS_INIT;
         sharded.groups = groups;
@@ -170,9 +183,9 @@ static cz_status create_optimizer(trainer *t)
         sharded.partition = o->partition;
         sharded.ddp = t->ddp;
         sharded.parts = t->parts;
-        if (!o->hook) /* steps are made inside passes */
-            sharded.overlap = CZ_OVERLAP_INTERLEAVED;
-        status = cz_zero_create(&t->zero, t->world, t->model, cz_rule_adamw(), hypers, &sharded);
+        if (!o->hook) /* steps are made inside passes; with norms of parameters, at their ends */
+            sharded.overlap = o->rule->sum_count > 0 ? CZ_OVERLAP_STEP : CZ_OVERLAP_INTERLEAVED;
+        status = cz_zero_create(&t->zero, t->world, t->model, o->rule, hypers, &sharded);
     }
     free(params);
     return status;

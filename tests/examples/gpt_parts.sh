@@ -136,6 +136,13 @@ ended five
 run five-4 --parts 5 --ranks 4
 same five five-4
 
+# A rule with norms of whole parameters, and its checkpoint
+run lamb --parts 12 --rule lamb --lr 0.01 --ranks 1
+ended lamb
+worlds='2 5 3'
+changing lamb-moved --parts 12 --rule lamb --lr 0.01
+same lamb lamb-moved
+
 # refused WORDS OPTIONS…: ends, not with 0, and with a sentence that has WORDS
 refused() {
     words=$1
