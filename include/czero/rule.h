@@ -229,17 +229,17 @@ static inline const cz_rule *cz_rule_radam(void)
 {
     return cz_rule_find("radam");
 }
-/** Lion, the sign of a mixture of moment and gradient: lr 1e-4, beta1 0.9, beta2 0.99, weight_decay 0
- *  (applied to the parameter), maximize. @see Chen et al., arXiv:2302.06675; docs/rules.md for this
- *  one and those that follow. */
+/** Lion, the sign of a mixture of moment and gradient: lr 1e-4, beta1 0.9, beta2 0.99, weight_decay
+ *  0 (applied to the parameter), maximize. @see Chen et al., arXiv:2302.06675; docs/rules.md for
+ *  this one and those that follow. */
 static inline const cz_rule *cz_rule_lion(void)
 {
     return cz_rule_find("lion");
 }
-/** LAMB, Adam's step of each parameter scaled to the norm of the parameter: lr 1e-3, beta1 0.9, beta2
- *  0.999, eps 1e-6, weight_decay 1e-2 (added to the step), bias_correction 1, always_adapt 1 (0:
- *  scaled only where weight_decay is not 0), trust_clip (scaled down only), maximize. @see You et
- *  al., arXiv:1904.00962. */
+/** LAMB, Adam's step of each parameter scaled to the norm of the parameter: lr 1e-3, beta1 0.9,
+ *  beta2 0.999, eps 1e-6, weight_decay 1e-2 (added to the step), bias_correction 1, always_adapt 1
+ *  (0: scaled only where weight_decay is not 0), trust_clip (scaled down only), maximize. @see You
+ *  et al., arXiv:1904.00962. */
 static inline const cz_rule *cz_rule_lamb(void)
 {
     return cz_rule_find("lamb");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* torch's optimizers, and the names of their values. */
+/* torch's optimizers, and Lion as PyPI has it, and the names of their values. */
 #include <string.h>
 
 #include "interop/torch.h"
@@ -87,6 +87,7 @@ static const cz__torch_rule rules[] = {
      NULL,
      {REAL("lr"), BOTH("etas", "eta_minus", "eta_plus"),
       BOTH("step_sizes", "step_size_min", "step_size_max"), LATER("maximize")}},
+    {"lion", false, false, 0, NULL, {REAL("lr"), BETAS, REAL("weight_decay"), LATER("maximize")}},
 };
 
 enum { RULES = sizeof rules / sizeof *rules };

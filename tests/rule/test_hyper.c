@@ -229,8 +229,8 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Is the value in the range that spec/optim.md gives this name? The momentum of schedule-free SGD is
- * the share of a mean. */
+/* Is the value in the range that spec/optim.md gives this name? The momentum of schedule-free SGD
+ * is the share of a mean. */
 static bool allowed(const char *rule, const char *name, double value)
 {
     static const char *const flags[] = {"nesterov",        "maximize",

@@ -18,6 +18,23 @@ except ImportError:
 
 torch.set_num_threads(1)
 
+
+class Lion(torch.optim.Optimizer):
+    """With the values and state of the package lion-pytorch."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                way = (m * group["betas"][0] + p.grad * (1 - group["betas"][0])).sign()
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(way, alpha=group["lr"])
+                m.mul_(group["betas"][1]).add_(p.grad, alpha=1 - group["betas"][1])
+
+
 SHAPES = [("body.weight", (5, 6)), ("body.bias", (5,)), ("scale", ()), ("head.weight", (2, 5))]
 RULES = [
     ("sgd", torch.optim.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01), dict(lr=0.05, dampening=0.25)),
@@ -36,6 +53,8 @@ RULES = [
     ("nadam", torch.optim.NAdam, dict(lr=0.01, foreach=True), dict(lr=0.02)),
     ("radam", torch.optim.RAdam, dict(lr=0.01), dict(lr=0.02)),
     ("rprop", torch.optim.Rprop, dict(lr=0.01), dict(lr=0.02, etas=(0.4, 1.3))),
+    ("lion", Lion, dict(lr=0.01), dict(lr=0.02, weight_decay=0.1)),
+    ("lion", Lion, dict(lr=0.01, betas=(0.8, 0.95)), dict(lr=0.02)),
 ]
 
 
