@@ -4,8 +4,8 @@ and a checkpoint. bench/torch/compare.py runs it as it is, and with its one impo
 
     train.py [STEPS [WIDTH [LAYERS]]]
 
-Prints, as JSON, the losses, and in seconds: each iteration, the part of it in the optimizer's step,
-and the consolidation of the state.
+Prints, as JSON, the losses, and in seconds: each iteration, the part of it in the optimizer's step
+(on the rank that takes longest), and the consolidation of the state.
 """
 import json
 import os
@@ -51,12 +51,13 @@ def train(rank, port, steps, width, layers):
         dist.barrier()  # so that a rank that is late counts for the pass
         middle = time.perf_counter()
         optimizer.step()
+        step.append(time.perf_counter() - middle)
         dist.barrier()
-        end = time.perf_counter()
+        whole.append(time.perf_counter() - begin)
         schedule.step()
         losses.append(loss.item())
-        whole.append(end - begin)
-        step.append(end - middle)
+    slowest = torch.tensor(step, dtype=torch.float64)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
     begin = time.perf_counter()
     optimizer.consolidate_state_dict(to=0)
     consolidated = time.perf_counter() - begin
@@ -65,7 +66,7 @@ def train(rank, port, steps, width, layers):
             torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict()},
                        file)
         print(json.dumps({"torch": torch.__version__, "losses": losses, "whole": whole,
-                          "step": step, "consolidate": consolidated,
+                          "step": slowest.tolist(), "consolidate": consolidated,
                           "parameters": sum(one.numel() for one in model.parameters())}))
     dist.barrier()
 

@@ -613,6 +613,29 @@ def failures(rank, size):
         assert (x == 0.5).all()
 
 
+def steps_without_a_meeting(rank, size):
+    """What a rank does to its values right after a step is not seen by those that are still in it;
+    closures may be given on some ranks only; what one rank refuses changes nothing on any."""
+    params = [torch.zeros(count, requires_grad=True) for count in (50_000, 3, 0, 100_000, 7)]
+    o = ZeroRedundancyOptimizer(params, SGD, lr=1.0)
+    for step in range(100):
+        for param in params:
+            param.data.fill_(step)
+            param.grad = torch.ones_like(param)
+        o.step((lambda: torch.ones(())) if step % size == rank else None)
+        for param in params:
+            assert (param == step - 1).all(), step
+            param.data.fill_(-5)  # whoever is late must not get this
+    o = ZeroRedundancyOptimizer(params, Adam, lr=1.0)
+    params[0].grad = torch.sparse_coo_tensor([[1]], [1.0], (50_000,))
+    error = raises(RuntimeError, o.step)  # czero's StateError is one
+    assert "sparse" in str(error)
+    assert all((param == -5).all() for param in params)
+    params[0].grad = torch.ones(50_000)
+    o.step()
+    assert all((param == -6).all() for param in params)
+
+
 def nothing_leaks(rank, size):
     from czero._library import lib
 
@@ -762,6 +785,9 @@ class SeveralRanks(unittest.TestCase):
 
     def test_failures(self):
         self.ranks.run(failures)
+
+    def test_steps_without_a_meeting(self):
+        self.ranks.run(steps_without_a_meeting)
 
     def test_nothing_leaks(self):
         self.ranks.run(nothing_leaks)

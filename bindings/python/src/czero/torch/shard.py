@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Some parameters of an optimizer: each rank updates those that it owns, and gets the others."""
-import array
 import ctypes
 import mmap
 import weakref
@@ -9,8 +8,8 @@ import torch
 
 from .. import _arrays
 from .. import _declarations as c
-from .._library import Handle, Thrown, call, lib
-from ..errors import StateError, UnsupportedError
+from .._library import Handle, Thrown, call, called, lib
+from ..errors import UnsupportedError
 from ..model import Model
 from ..optim import Optim, Zero
 from . import rules
@@ -32,25 +31,27 @@ class Shard:
     """Parameters that step together, each with an owner: the groups of the construction, one that
     was added later, or a bucket of a data-parallel model.
 
-    A step is one of the library's sharded optimizer, whose rule is Python's: when it begins, the
-    owner updates its parameters, by the library's kernels (`rule`, an :class:`Optim` over them) or
-    by `update()`; an exception there ends the step on all ranks. The library then brings the values
-    to all ranks. On one machine that is memory which all of them see, and it says when values
-    are there: owners copy into it, the others out of it. Elsewhere they travel.
+    A step is one of the library's sharded optimizer, whose rule is Python's. When it begins a
+    closure runs, or `update()` updates what this rank owns; an exception there ends the step on all
+    ranks. Once they agree the owner updates by the library's kernels (`rule`, an :class:`Optim`
+    over what it owns), and puts the values where they travel from; the library brings them to all
+    ranks. On one machine that is memory which all of them see, and it says when values are there.
+    That all have come to a step says that they have copied the values of the one before.
     """
 
     def __init__(self, group, params, owners, rule, param_groups=(), update=None):
         self.params, self.owners, self.rule = params, owners, rule
+        self._sizes = [param.numel() * param.element_size() for param in params]
         self.own = [place for place, owner in enumerate(owners) if owner == group.rank]
         self._group, self._thrown = group, Thrown()
-        self._run = None
+        self._closure, self._ready, self._used = None, False, []
         self._table = self._rule(update)
         self._share(group)
         self.zero = Zero(group, self._model, self._table, partition="given",
                          owners=self._model_owners, gradients="reduced", threads=1)
         self._options = c.cz_step_options(allow_no_gradients=1)
         self._options.gradient_count = len(self._model_owners)
-        self._options.gradients = self._somewhere(group.rank)
+        self._options.gradients = self._somewhere()
         self.local = None
         if rule is not None:
             self._make_local(param_groups)
@@ -62,9 +63,9 @@ class Shard:
         self._model, self._sent_from = Model(), []
         sizes = [0] * group.size
         offsets = []
-        for param, owner in zip(self.params, self.owners):
+        for size, owner in zip(self._sizes, self.owners):
             offsets.append(sizes[owner])
-            sizes[owner] += param.numel() * param.element_size() + 63 & ~63
+            sizes[owner] += size + 63 & ~63
         shared = None
         if group.size > 1:
             try:
@@ -89,17 +90,17 @@ class Shard:
         for param, owner, offset in zip(self.params, self.owners, offsets):
             self._sent_from.append(rules.tensor_at(begins[owner] + offset, param.data, shared))
 
-    def _somewhere(self, rank):
-        """Addresses of gradients, which nobody reads: that there are some says that values come."""
-        places = [place for place, owner in enumerate(self._model_owners) if owner == rank]
-        sizes = [self._model._arrays[place][0] for place in places]
-        sizes = [view.count * _arrays.SIZES[view.dtype] for view in sizes]
-        self._room = mmap.mmap(-1, sum(sizes) + 64 * len(sizes) + 1)  # takes no memory
+    def _somewhere(self):
+        """Addresses of gradients, which nobody reads: that there are some says that values come. On
+        all ranks alike, so that they agree in one round."""
+        views = [self._model._arrays[place][0] for place in range(len(self._model_owners))]
+        sizes = [view.count * _arrays.SIZES[view.dtype] + 127 & ~63 for view in views]
+        self._room = mmap.mmap(-1, sum(sizes) + 64, _NO_MEMORY)
         at = ctypes.addressof(ctypes.c_char.from_buffer(self._room))
-        found = (ctypes.c_void_p * len(self._model_owners))()
-        for place, size in zip(places, sizes):
+        found = (ctypes.c_void_p * len(sizes))()
+        for place, size in enumerate(sizes):
             found[place] = at
-            at += size + 64 & ~63
+            at += size
         return found
 
     def _rule(self, update):
@@ -112,9 +113,8 @@ class Shard:
             if here.rule is None:
                 method()()
             else:
-                here._run()
-            for place in here.own:
-                _copy(here._sent_from[place], here.params[place].data)
+                here._prepare_own()
+            here._ready = True
         table = c.cz_rule(abi=c.CZ_RULE_ABI, name=b"torch",
                           hyper_size=ctypes.sizeof(c.cz_hyper_spec),
                           slot_size=ctypes.sizeof(c.cz_slot_spec))
@@ -123,7 +123,7 @@ class Shard:
         table.slots_used = kinds["slots_used"](lambda _: 0)
         table.prepare = kinds["prepare"](lambda *_: None)
         table.begin_step = kinds["begin_step"](self._thrown.guard(begin))
-        table.update_tensor = kinds["update_tensor"](lambda _: None)
+        table.update_tensor = kinds["update_tensor"](called(lambda _: shard()._finish_own()))
         return table
 
     # ---- a step ----
@@ -138,36 +138,33 @@ class Shard:
         Returns:
             The places of this rank's parameters that kernels have updated.
         """
-        used, failure = [], None
-        if closure is not None:
-            try:
-                closure()
-            except BaseException as exception:
-                failure = exception
-        self._meet(failure)
-        self._run = lambda: used.extend(self._step_own(gradients))
+        self._closure, self._given, self._used = closure, gradients, []
         try:
             call(lib.cz_zero_step(self.zero._ptr, self._options, None), self._thrown)
+            self._finish_own()  # what has no elements is not asked for
         finally:
-            self._run = None
+            self._closure = self._given = self._kept = None
+            self._ready = False
+        if (failure := self._thrown.take()) is not None:
+            raise failure
         owners, mine = self.owners, self._group.rank
         for place, param in enumerate(self.params):
             if owners[place] != mine:
-                _copy(param.data, self._sent_from[place])
-        return used
+                _copy(param, self._sent_from[place], self._sizes[place])
+        return self._used
 
-    def _meet(self, failure):
-        """All ranks have come: their closures have run, and they have copied the values of the step
-        before. Where one failed all raise, and nothing was changed."""
-        group = self._group
-        flags = array.array("B", bytes(group.size))
-        group.all_gather(array.array("B", [failure is not None]), flags)
-        if not any(flags):
+    def _finish_own(self):
+        """The ranks agree: update by kernels, and put values where they travel from."""
+        if not self._ready:
             return
-        rank = list(flags).index(1)
-        text = f"{type(failure).__name__}: {failure}".encode() if failure is not None else b""
-        text = group.broadcast_bytes(text, rank).decode(errors="replace")
-        raise failure or StateError(f"rank {rank} of {group.size}: {text}")
+        self._ready = False
+        try:
+            if self.rule is not None and self.local is not None:
+                self._step_own()
+            for place in self.own:
+                _copy(self._sent_from[place], self.params[place], self._sizes[place])
+        except BaseException as exception:  # too late for the others
+            self._thrown.keep(exception)
 
     # ---- kernels ----
 
@@ -197,13 +194,16 @@ class Shard:
         self._gradients = (ctypes.c_void_p * len(self.own))()
         self._local_options.gradients = self._gradients
 
-    def _step_own(self, gradients):
+    def _prepare_own(self):
+        """Run the closure, and see the gradients of what this rank owns."""
+        if self._closure is not None:
+            self._closure()
         if self.local is None:
-            return []
-        used, kept = [], []
+            return
+        self._kept = []  # gradients where they are, or copies
         for number, place in enumerate(self.own):
             param, home = self.params[place], self._homes[number]
-            gradient = param.grad if gradients is None else gradients[place]
+            gradient = param.grad if self._given is None else self._given[place]
             if gradient is None:
                 self._gradients[number] = None
                 continue
@@ -214,14 +214,20 @@ class Shard:
             if gradient.dtype != home.dtype or gradient.device != home.device \
                     or not gradient.is_contiguous():
                 gradient = gradient.to(device="cpu", dtype=home.dtype).contiguous()
-            kept.append(gradient)
+            self._kept.append(gradient)
             self._gradients[number] = gradient.data_ptr()
-            used.append(place)
-            _copy(home, param.data)
+            self._used.append(place)
+
+    def _step_own(self):
+        moved = []  # values that are not where the kernels have them
+        for place in self._used:
+            param, home = self.params[place], self._homes[self._index[place]]
+            if param.data_ptr() != home.data_ptr():
+                _copy(home, param, self._sizes[place])
+                moved.append((param, home, self._sizes[place]))
         call(lib.cz_optim_step(self.local._ptr, self._local_options, None))
-        for place in used:
-            _copy(self.params[place].data, self._homes[self._index[place]])
-        return used
+        for one in moved:
+            _copy(*one)
 
     def send_hypers(self, param_groups):
         """Give the library what has changed in the options. Returns whether something besides the
@@ -239,13 +245,12 @@ class Shard:
 
     def slot(self, place, name):
         """A slot's memory as a tensor, or None."""
-        data, count = ctypes.c_void_p(), ctypes.c_int64()
-        number = self._index[place]
-        call(lib.cz_optim_state(self.local._ptr, number, name.encode(), 0, ctypes.byref(data),
-                                ctypes.byref(count)))
         like = self.params[place].data
         if like.numel() == 0:
             return torch.empty_like(like)
+        data, count = ctypes.c_void_p(), ctypes.c_int64()
+        call(lib.cz_optim_state(self.local._ptr, self._index[place], name.encode(), 0,
+                                ctypes.byref(data), ctypes.byref(count)))
         return rules.tensor_at(data.value, like, self.local) if data.value else None
 
     def scalar(self, place, name):
@@ -271,16 +276,20 @@ def _on_cpu(value):
 
 _cpu = lib.cz_device_cpu().contents
 _LARGE = 256 << 10  # bytes that caches are too good for
+# Pages that nobody writes to take no memory, and none is set aside for them.
+_NO_MEMORY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
-def _copy(to, source):
-    """Unless they are the same memory."""
+def _copy(to, source, size):
+    """`size` bytes, unless they are the same memory. Of parameters, their values."""
     there, here = to.data_ptr(), source.data_ptr()
     if there == here:
         return
-    size = to.numel() * to.element_size()
-    if (size < _LARGE or to.device.type != "cpu" or source.device.type != "cpu"
-            or not (to.is_contiguous() and source.is_contiguous())):
-        to.copy_(source)
+    if (to.is_cpu and source.is_cpu and to.is_contiguous() and source.is_contiguous()
+            and to.dtype == source.dtype):
+        if size < _LARGE:
+            ctypes.memmove(there, here, size)
+        else:
+            _cpu.copy_once(None, there, here, size)
     else:
-        _cpu.copy_once(None, there, here, size)
+        to.data.copy_(source.data)
