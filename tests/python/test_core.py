@@ -686,7 +686,7 @@ class Groups(Bits):
         self.assertEqual(len(model), 0)
         model.add("x", np.zeros((2, 1, 3))[:, :, :])  # a dimension of 1 has no gaps
 
-    def test_arrays_whose_dlpack_says_that_they_are_read_only_are_refused(self):
+    def test_arrays_that_are_read_only_are_taken_where_they_are_only_read(self):
         class Versioned:
             """What libraries with version 1 of DLPack hand out, such as NumPy from 2.1 on."""
 
@@ -714,6 +714,33 @@ class Groups(Bits):
         of_jax = type("ArrayImpl", (), {"__module__": "jaxlib._jax", "__dlpack__": None})
         with self.assertRaisesRegex(czero.ArgumentError, "JAX"):
             group.broadcast(of_jax())
+        out = np.zeros(3, np.float32)
+        array = np.float32([1, 2, 3])
+        array.flags.writeable = False
+        model = czero.Model({"x": (np.ones(3, np.float32), None)})
+        optim = czero.Optim(model, "sgd", lr=1.0)
+        zero = czero.Zero(group, model, "sgd", lr=1.0, gradients="reduced")
+        for given in (array, Versioned(1), memoryview(array.tobytes()).cast("f")):
+            with self.subTest(type(given)):
+                given_memory = getattr(given, "memory", None)
+                if given_memory is not None:
+                    given_memory[:] = [1, 2, 3]
+                group.all_gather(given, out)
+                self.assertEqual(out.tolist(), [1, 2, 3])
+                model.value("x")[:] = 5
+                optim.step(gradients=[given])
+                zero.step(gradients=[given])
+                self.assertEqual(model.value("x").tolist(), [3, 1, -1])
+                with state.Given({"x": given}) as handle:
+                    self.assertEqual(state._read(handle)["x"].tolist(), [1, 2, 3])
+                for refused in (lambda: group.all_gather(out, given), lambda: model.add("y", given),
+                                lambda: optim.step(gradients=[given], max_norm=1.0),
+                                lambda: czero.Zero(group, model, "sgd", lr=1.0).step(
+                                    gradients=[given])):
+                    with self.assertRaisesRegex(czero.ArgumentError, "read-only"):
+                        refused()
+        group.all_gather(b"abc", kept := bytearray(3))
+        self.assertEqual(kept, b"abc")
 
     def test_a_rank_that_fails_comes_out_and_the_others_return(self):
         class Own(Exception):

@@ -2,8 +2,8 @@
 """Arrays of the program as the library sees them: an address, a type and a shape.
 
 Taken without a copy: whatever has ``__dlpack__`` (NumPy, PyTorch, …) or the buffer protocol
-(``array.array``, ``bytearray``, ``memoryview``), on the CPU, row-major, without gaps. The library
-writes to nearly all of them, so arrays that are read-only are refused, such as those of JAX.
+(``array.array``, ``bytearray``, ``memoryview``), on the CPU, row-major, without gaps. What is
+read-only, such as the arrays of JAX, is refused where the library writes.
 """
 import ctypes
 import math
@@ -68,29 +68,38 @@ class View:
         return given
 
 
-def view(array, what):
-    """See an array. `what` names it in sentences.
+def view(array, what, written=True):
+    """See an array. `what` names it in sentences; `written`: the library writes to it.
 
     Raises:
-        ArgumentError: it is no array, has gaps or another order than row-major, is read-only, or
-            has another type or device than the library takes.
+        ArgumentError: it is no array, has gaps or another order than row-major, is read-only and to
+            be written, or has another type or device than the library takes.
     """
     if isinstance(array, View):
         return array
     if hasattr(array, "detach"):  # PyTorch hands out no tensor that is part of a graph
         array = array.detach()
-    if hasattr(array, "__dlpack__"):
-        found = _from_dlpack(array, what)
+    if hasattr(array, "__dlpack__") and not _is_read_only(array):
+        found = _from_dlpack(array, what, written)
     else:
-        found = _from_buffer(array, what)
+        found = _from_buffer(array, what, written)
     if len(found.shape) > c.CZ_MAX_DIMENSIONS:
         raise errors.ArgumentError(f"{what} has {len(found.shape)} dimensions; there may be "
                                    f"{c.CZ_MAX_DIMENSIONS}")
     return found
 
 
-def _from_dlpack(array, what):
-    if type(array).__module__.split(".")[0] in ("jax", "jaxlib"):  # which do not say so
+def _is_read_only(array):
+    """Does it have the buffer protocol, and says so there? NumPy's DLPack cannot in all versions.
+    """
+    try:
+        return memoryview(array).readonly
+    except (TypeError, ValueError, BufferError):
+        return False
+
+
+def _from_dlpack(array, what, written):
+    if written and type(array).__module__.split(".")[0] in ("jax", "jaxlib"):  # which do not say so
         raise errors.ArgumentError(f"{what} is JAX's, whose arrays are read-only")
     try:
         try:
@@ -104,7 +113,7 @@ def _from_dlpack(array, what):
         if versioned.major > 1:
             raise errors.ArgumentError(f"{what} has version {versioned.major} of DLPack; 1 is the "
                                        "last one known here")
-        if versioned.flags & _READ_ONLY:
+        if written and versioned.flags & _READ_ONLY:
             raise errors.ArgumentError(f"{what} is read-only")
         seen = versioned.tensor
     else:
@@ -124,7 +133,7 @@ def _from_dlpack(array, what):
     return View((seen.data or 0) + seen.byte_offset, dtype, shape, (capsule, array))
 
 
-def _from_buffer(array, what):
+def _from_buffer(array, what, written):
     try:
         seen = memoryview(array)
     except TypeError:
@@ -134,13 +143,35 @@ def _from_buffer(array, what):
     if dtype is None or SIZES[dtype] != seen.itemsize:
         raise errors.ArgumentError(f"{what} has elements of format '{seen.format}'; there are "
                                    f"{', '.join(NAMES)}")
-    if seen.readonly:
+    if seen.readonly and written:
         raise errors.ArgumentError(f"{what} is read-only")
     _no_gaps(seen.shape, [stride // seen.itemsize for stride in seen.strides], what)
     if seen.nbytes == 0:
         return View(0, dtype, seen.shape, array)
-    first = ctypes.c_char.from_buffer(seen.cast("B") if seen.ndim else seen.cast("B"))
+    if seen.readonly:
+        return View(_address(seen), dtype, seen.shape, (seen, array))
+    first = ctypes.c_char.from_buffer(seen.cast("B"))
     return View(ctypes.addressof(first), dtype, seen.shape, (first, array))
+
+
+class _Buffer(ctypes.Structure):
+    """Py_buffer."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t),
+                ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int),
+                ("ndim", ctypes.c_int), ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("suboffsets", ctypes.c_void_p),
+                ("internal", ctypes.c_void_p)]
+
+
+def _address(seen):
+    """Where a memoryview without gaps is, also if it is read-only, which ctypes refuses. The
+    memoryview keeps it there."""
+    buffer = _Buffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(seen), ctypes.byref(buffer), 0)
+    address = buffer.buf
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    return address
 
 
 def _no_gaps(shape, strides, what):

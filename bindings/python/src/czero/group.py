@@ -295,7 +295,7 @@ class Group(Handle):
         need no `array`."""
         def prepare():
             out = _arrays.view(output, "output")
-            one = _arrays.view(array, "array") if array is not None else _nothing(out)
+            one = _arrays.view(array, "array", False) if array is not None else _nothing(out)
             if array is not None:
                 _alike(one, out, self.size, 1)
             return (one.address, out.address, out.count, out.number, root), (one, out)
@@ -327,7 +327,7 @@ class Group(Handle):
 
     @staticmethod
     def _pair(array, output, both, left, right):
-        one = _arrays.view(array, "array")
+        one = _arrays.view(array, "array", written=False)
         out = _arrays.view(output, "output") if both else _nothing(one)
         if both:
             _alike(one, out, left, right)

@@ -124,6 +124,7 @@ class _Stepping(Handle):
     """What the two kinds of optimizers have in common."""
 
     _prefix = ""
+    _only_reads = True  # gradients, unless they are clipped
     _table: Table | None = None  # of a rule in Python
     model: Model
 
@@ -147,7 +148,8 @@ class _Stepping(Handle):
                 backward, and returns the loss. An exception of it comes out here, and the other
                 ranks raise an error with its text.
             gradients: arrays to use instead of the model's, one per parameter of the model, of the
-                same shape and type; None: skip that parameter.
+                same shape and type; None: skip that parameter. They may be read-only where the
+                step only reads them: not with `max_norm`, nor where it reduces them.
             max_norm: above 0: gradients whose L2 norm is larger are scaled down to it, in place.
             skip_nonfinite: no update on any rank where a gradient is infinite or NaN.
             norm: have the norm in the result.
@@ -169,9 +171,10 @@ class _Stepping(Handle):
                 loss[0] = math.nan if value is None else float(value)
             options.closure = type(options.closure)(thrown.guard(run))
         if gradients is not None:
+            written = bool(max_norm) or not self._only_reads
             for place, gradient in enumerate(gradients):
                 views.append(None if gradient is None
-                             else _arrays.view(gradient, f"gradient {place}"))
+                             else _arrays.view(gradient, f"gradient {place}", written))
                 if views[-1] is not None:
                     value = self.model._arrays[place][0]
                     if (views[-1].shape, views[-1].dtype) != (value.shape, value.dtype):
@@ -346,6 +349,7 @@ class Zero(_Stepping):
                  moved: collections.abc.Callable[[int, typing.Any], None] | None = None,
                  threads: int = 0, parts: Parts | None = None, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
+        self._only_reads = gradients == "reduced"
         listed, handle, thrown = _Groups(model, groups), ctypes.c_void_p(), Thrown()
         options = c.cz_zero_options(
             partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),

@@ -119,5 +119,5 @@ def _write(handle, values, path):
             texts = _limits.array(ctypes.c_char_p, [one.encode() for one in value], f"'{where}'")
             call(lib.cz_state_dict_set_texts(handle, key, texts, len(value)))
         else:
-            here = _arrays.view(value, f"'{where}'")
+            here = _arrays.view(value, f"'{where}'", written=False)
             call(lib.cz_state_dict_set_tensor(handle, key, here.tensor()))
