@@ -611,6 +611,26 @@ def failures(rank, size):
         x.data.fill_(1)
         o.step()
         assert (x == 0.5).all()
+        if cls is SGD:
+            o.param_groups[0]["lr"] = "much" if rank == 1 else 0.5
+            error = raises((ValueError, czero.Error), o.step)
+            assert isinstance(error, czero.Error) == (rank != 1) and "much" in str(error)
+            o.param_groups[0]["lr"] = 0.5
+            o.step()
+            assert (x == 0).all()
+
+
+def failures_in_the_backward_pass(rank, size, interleaved):
+    """What one rank has wrong ends the pass of all."""
+    ddp = DDP(net(4, 3, 2))
+    zero = ZeroRedundancyOptimizer(ddp.parameters(), SGD, overlap_with_ddp=True, lr=0.1)
+    hook = hook_with_zero_step_interleaved if interleaved else hook_with_zero_step
+    ddp.register_comm_hook(None, hook(allreduce_hook, ddp, zero))
+    for step in range(4):
+        ddp(torch.ones(2, 4)).sum().backward()
+    zero.param_groups[0]["lr"] = "much" if rank == 1 else 0.1
+    error = raises(RuntimeError, ddp(torch.ones(2, 4)).sum().backward)
+    assert "much" in str(error)
 
 
 def steps_without_a_meeting(rank, size):
@@ -785,6 +805,8 @@ class SeveralRanks(unittest.TestCase):
 
     def test_failures(self):
         self.ranks.run(failures)
+        for interleaved in (False, True):
+            self.ranks.run(failures_in_the_backward_pass, interleaved)
 
     def test_steps_without_a_meeting(self):
         self.ranks.run(steps_without_a_meeting)

@@ -154,6 +154,13 @@ class _Steps:
             if not self._interleaved and len(self._ready) < count:
                 return
             self._running = True
+
+        def begin():  # where what is raised ends the step on all ranks
+            zero._sync_param_groups(zero.param_groups, zero.optim.param_groups)
+            zero._send_hypers()
+            if zero._get_is_trainable_mask() != zero._is_trainable_mask:
+                raise RuntimeError("parameters were frozen or unfrozen, which overlap_with_ddp "
+                                   "does not go with")
         try:
             while True:
                 with self._lock:
@@ -162,15 +169,9 @@ class _Steps:
                         self._running = False
                         return
                     place, self._next = self._next, (self._next + 1) % count
-                if place == 0:
-                    zero._sync_param_groups(zero.param_groups, zero.optim.param_groups)
-                    zero._send_hypers()
-                    mask = zero._get_is_trainable_mask()
-                    if mask != zero._is_trainable_mask:
-                        raise RuntimeError("parameters were frozen or unfrozen, which "
-                                           "overlap_with_ddp does not go with")
                 shard = zero._shards[place]
-                zero._count_steps(shard, shard.step(gradients=gradients))
+                used = shard.step(gradients=gradients, begin=begin if place == 0 else None)
+                zero._count_steps(shard, used)
         except BaseException:
             with self._lock:
                 self._ready.clear()

@@ -31,7 +31,7 @@ class Shard:
     """Parameters that step together, each with an owner: the groups of the construction, one that
     was added later, or a bucket of a data-parallel model.
 
-    A step is one of the library's sharded optimizer, whose rule is Python's. When it begins a
+    A step is one of the library's sharded optimizer, whose rule is Python's. When it begins its
     closure runs, or `update()` updates what this rank owns; an exception there ends the step on all
     ranks. Once they agree the owner updates by the library's kernels (`rule`, an :class:`Optim`
     over what it owns), and puts the values where they travel from; the library brings them to all
@@ -44,7 +44,7 @@ class Shard:
         self._sizes = [param.numel() * param.element_size() for param in params]
         self.own = [place for place, owner in enumerate(owners) if owner == group.rank]
         self._group, self._thrown = group, Thrown()
-        self._closure, self._ready, self._used = None, False, []
+        self._begin, self._ready, self._used = None, False, []
         self._table = self._rule(update)
         self._share(group)
         self.zero = Zero(group, self._model, self._table, partition="given",
@@ -128,22 +128,22 @@ class Shard:
 
     # ---- a step ----
 
-    def step(self, gradients=None, closure=None):
+    def step(self, gradients=None, begin=None):
         """Update what this rank owns, and bring values to all ranks. Collective.
 
         Args:
             gradients: one for each parameter, None: skip it; not given: the parameters' own.
-            closure: of a step by kernels: run before anything else, once.
+            begin: of a step by kernels: called before anything else, once.
 
         Returns:
             The places of this rank's parameters that kernels have updated.
         """
-        self._closure, self._given, self._used = closure, gradients, []
+        self._begin, self._given, self._used = begin, gradients, []
         try:
             call(lib.cz_zero_step(self.zero._ptr, self._options, None), self._thrown)
             self._finish_own()  # what has no elements is not asked for
         finally:
-            self._closure = self._given = self._kept = None
+            self._begin = self._given = self._kept = None
             self._ready = False
         if (failure := self._thrown.take()) is not None:
             raise failure
@@ -195,9 +195,9 @@ class Shard:
         self._local_options.gradients = self._gradients
 
     def _prepare_own(self):
-        """Run the closure, and see the gradients of what this rank owns."""
-        if self._closure is not None:
-            self._closure()
+        """Begin, and see the gradients of what this rank owns."""
+        if self._begin is not None:
+            self._begin()
         if self.local is None:
             return
         self._kept = []  # gradients where they are, or copies

@@ -314,18 +314,17 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer, Joinable):
         results = []
         self._local = (closure, kwargs or {}, results)
         kernels = any(shard.rule is not None for shard in self._shards)
-        if kernels:
+
+        def begin():  # where what is raised ends the step on all ranks
             for name in kwargs or ():
                 raise TypeError(f"{self._optim_constructor.__name__}.step() got an unexpected "
                                 f"keyword argument '{name}'")
+            if closure is not None:
+                with torch.enable_grad():
+                    results.append(closure())
             self._send_hypers()
-
-        def run():
-            with torch.enable_grad():
-                results.append(closure())
         for place, shard in enumerate(self._shards):
-            first = kernels and closure is not None and place == 0
-            used = shard.step(closure=run if first else None)
+            used = shard.step(begin=begin if kernels and place == 0 else None)
             if shard.rule is not None:
                 self._count_steps(shard, used)
         self._local = None
