@@ -22,6 +22,15 @@ static size_t bytes_of_piece(const cz_work *work)
     return (size_t)work->operation.source.count * work->operation.source.element_size;
 }
 
+/* A rank's part of its own stream nobody else reads, and it does where it is: the streams of source
+ * and target are of the same pieces. So it is not given. */
+static bool owns_alone(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return operation->reduces && (operation->update || !operation->exchanges) &&
+           operation->source.kind == CZ__REGION_MAPPED && !cz__region_has_terms(&operation->source);
+}
+
 /* ---- streams ---- */
 
 size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to)
@@ -104,7 +113,10 @@ static size_t put_term(const cz_work *work, int t, char *to, bool counts)
 {
     const cz__region term = cz__region_of_term(&work->operation.source, t);
     size_t all = 0;
+    const bool alone = owns_alone(work);
     for (int r = 0; r < work->group->size; r++) {
+        if (alone && r == work->group->rank)
+            continue;
         const size_t bytes = cz__small_put_stream(work, &term, r, to + all);
         all += cz__line_aligned(bytes);
         if (counts)
@@ -170,7 +182,8 @@ static void update_run(const cz__operation *operation, const cz__run *run, const
                       (int64_t)(run->bytes / element), gradient);
 }
 
-/* Of stream `stream`, which begins there: the sum goes where it is wanted, and to the update. */
+/* The sum of a stream goes where it is wanted, and to the update. In what every rank has given it
+ * begins at `offset`. */
 static cz_status reduce_stream(cz_work *work, const cz__small_data *data, int stream, size_t offset,
                                size_t *bytes)
 {
@@ -190,6 +203,52 @@ static cz_status reduce_stream(cz_work *work, const cz__small_data *data, int st
     return CZ_OK;
 }
 
+/* Of a piece of this rank's stream, which it reads where it is; nothing is zeros. */
+static cz_status add_up_own(const cz_work *work, const void **sources, const cz__run *run,
+                            char *out)
+{
+    const cz__operation *operation = &work->operation;
+    const cz_device *device = work->group->device;
+    const int me = work->group->rank;
+    sources[me] = cz__run_address(&operation->source, me, run);
+    if (!sources[me]) {
+        (void)device->zero(NULL, out, run->bytes);
+        sources[me] = out;
+    }
+    return device->reduce(NULL, (cz_dtype)operation->header.dtype,
+                          (cz_reduction)operation->header.reduction, work->group->size, sources,
+                          (int64_t)(run->bytes / operation->source.element_size), out);
+}
+
+/* This rank's stream, where it owns that alone. Each of the others has left out its own. */
+static cz_status reduce_own(cz_work *work, const cz__small_data *data)
+{
+    const cz__operation *operation = &work->operation;
+    const int me = work->group->rank;
+    cz__cursor cursor;
+    cz__run run;
+    for (int r = 0; r < work->group->size; r++)
+        data->sources[r] = data->given[r];
+    for (int stream = 0; stream < me && work->group->size > 2; stream++) {
+        const size_t bytes = cz__line_aligned(stream_bytes(&operation->source, stream));
+        for (int r = 0; r < work->group->size; r++)
+            data->sources[r] = (const char *)data->sources[r] + (r == stream ? 0 : bytes);
+    }
+    size_t at = 0;
+    cz__cursor_begin(&operation->target, me, &cursor);
+    while (cz__run_next(&operation->target, &cursor, SIZE_MAX, &run)) {
+        char *wanted = cz__run_address(&operation->target, me, &run),
+             *out = wanted ? wanted : data->spare + at;
+        CZ_TRY(add_up_own(work, data->sources, &run, out));
+        if (operation->update)
+            update_run(operation, &run, out);
+        at += run.bytes;
+        for (int r = 0; r < work->group->size; r++)
+            data->sources[r] = (const char *)data->sources[r] + run.bytes;
+    }
+    return CZ_OK;
+}
+
 /* What all want, or what this rank owns. */
 static cz_status reduce(cz_work *work, const cz__small_data *data)
 {
@@ -199,6 +258,8 @@ static cz_status reduce(cz_work *work, const cz__small_data *data)
     size_t offset = 0;
     if (is_one_piece(work))
         return add_up(work, data, 0, bytes_of_piece(work), operation->target.base);
+    if (owns_alone(work))
+        return reduce_own(work, data);
     for (int r = 0; r <= last; r++) {
         size_t bytes;
         if (all || r == me)
