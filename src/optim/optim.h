@@ -176,6 +176,8 @@ cz__tiles cz__optim_tiles(cz_optim *optim);
 void cz__optim_update_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
                            const void *gradient);
 uint64_t cz__optim_end_tiles(cz__tiles *tiles, const uint8_t *present);
+/* How many elements of these parameters are here. */
+int64_t cz__optim_elements(const cz_optim *optim, const uint8_t *present);
 
 /* And in tiles: cz__norm_add(), and cz__optim_update_sums(). */
 void cz__norm_add_tile(cz__tiles *tiles, int64_t count, const void *gradient);

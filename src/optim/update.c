@@ -256,6 +256,17 @@ uint64_t cz__optim_end_tiles(cz__tiles *tiles, const uint8_t *present)
     return bytes;
 }
 
+int64_t cz__optim_elements(const cz_optim *optim, const uint8_t *present)
+{
+    int64_t elements = 0;
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (present[span->param])
+            elements += span->end - span->begin;
+    }
+    return elements;
+}
+
 /* ---- the sums of a rule ---- */
 
 void cz__optim_begin_sum_tiles(cz__tiles *tiles, const uint8_t *present)

@@ -151,16 +151,11 @@ static cz_status exchange_sums(cz_zero *zero)
 
 static uint64_t traffic_of(const cz_zero *zero)
 {
-    int64_t all = 0, own = 0;
-    cz_span_iterator iterator;
-    cz_span span;
+    const int64_t own = cz__optim_elements(zero->optim, zero->present);
+    int64_t all = 0;
     for (int64_t p = 0; p < zero->param_count; p++)
         if (zero->present[p])
             all += cz__shard_map_count(zero->map, p);
-    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
-    while (cz_span_next(&iterator, &span))
-        if (zero->present[span.param])
-            own += span.end - span.begin;
     const int64_t others = cz_group_size(zero->group) - 1;
     return (uint64_t)(all - own + others * own) * cz_dtype_size(zero->dtype);
 }
