@@ -40,7 +40,9 @@ cz_status cz__ddp_tell(cz_status status, void *context)
 /* Waits, and keeps the first failure. */
 static void wait_for(cz_work **work, cz_status *first, char *why, size_t bytes)
 {
-    const cz_status status = *work ? cz_work_wait(*work) : CZ_OK;
+    if (!*work)
+        return;
+    const cz_status status = cz_work_wait(*work);
     if (status != CZ_OK && *first == CZ_OK) {
         *first = status;
         snprintf(why, bytes, "%s", cz_last_error());

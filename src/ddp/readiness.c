@@ -403,6 +403,15 @@ static cz_status no_memory(const cz_ddp *ddp, int64_t param)
         cz__model_name(ddp->model, param), ddp->params[param].bucket);
 }
 
+static void start_ready(cz_ddp *ddp)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    pthread_mutex_lock(&ddp->lock);
+    cz__ddp_start_ready(ddp);
+    pthread_mutex_unlock(&ddp->lock);
+}
+
 /* The gradient is complete, and so may be the bucket. */
 static void complete(cz_ddp *ddp, int64_t param)
 {
@@ -410,9 +419,26 @@ static void complete(cz_ddp *ddp, int64_t param)
     if (atomic_fetch_sub(&bucket->pending, 1) > 1)
         return;
     ddp->full[atomic_fetch_add(&ddp->full_count, 1)] = bucket->index;
+    start_ready(ddp);
+}
+
+/* The first mark of a pass. */
+static void open_at_first(cz_ddp *ddp)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     pthread_mutex_lock(&ddp->lock);
-    cz__ddp_start_ready(ddp);
+    if (atomic_load(&ddp->state) == CZ__PASS_BEGUN)
+        cz__ddp_open(ddp);
     pthread_mutex_unlock(&ddp->lock);
+}
+
+static cz_status tell_mark(cz_ddp *ddp, int64_t param)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    const cz_status status = ddp->listener.marks(ddp->listener.context, param);
+    return status == CZ_OK ? CZ_OK : cz__ddp_fail(ddp, status);
 }
 
 /* In a part that does not synchronise. */
@@ -424,10 +450,9 @@ static cz_status count_mark(cz_ddp *ddp, int64_t param)
     return left < 1 ? too_many(ddp, param, left) : CZ_OK;
 }
 
+/* Most marks only count: what computes, or may wait, is apart. */
 cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
 {
-    CZ__OWN_FLOATS;
-    CZ__UNCANCELLED;
     CZ_TRY(check_mark(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
     if (!ddp->syncs && cz__model_requires_grad(ddp->model, param) && !gradient_of(ddp, param))
@@ -438,17 +463,10 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
         atomic_store_explicit(&p->added_to, true, memory_order_relaxed);
     if (!ddp->syncs || (!ddp->trained[param] && p->uses > 0))
         return CZ_OK;
-    if (ddp->listener.marks) {
-        const cz_status status = ddp->listener.marks(ddp->listener.context, param);
-        if (status != CZ_OK)
-            return cz__ddp_fail(ddp, status);
-    }
-    if (atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_BEGUN) {
-        pthread_mutex_lock(&ddp->lock);
-        if (atomic_load(&ddp->state) == CZ__PASS_BEGUN)
-            cz__ddp_open(ddp);
-        pthread_mutex_unlock(&ddp->lock);
-    }
+    if (ddp->listener.marks)
+        CZ_TRY(tell_mark(ddp, param));
+    if (atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_BEGUN)
+        open_at_first(ddp);
     const int left = atomic_fetch_sub(&p->left, 1);
     if (left < 1)
         return too_many(ddp, param, left);
