@@ -101,7 +101,10 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *          in which parameters are frozen, in their hook, in whether they have a weight; with an
  *          overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the sum of
  *          weights is not finite, a gradient that has moved shares memory with something),
- *          CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). */
+ *          CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap).
+ *          With CZ_OVERLAP_STEP a pass of few elements may begin on this rank before all have
+ *          agreed: what is seen by all ranks is then seen in cz_ddp_finish(), and nothing has
+ *          changed. */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
 /** The gradient of a parameter is complete on this rank. The last mark of a bucket starts its
@@ -130,7 +133,7 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *  @return CZ_OK. Seen by all ranks, gradients undefined, the next pass may begin: CZ_ERR_STATE (a
  *          parameter was not marked, or too often, or has no gradient memory: the sentence has
  *          rank, bucket and parameter), CZ_ERR_MEMORY, the status of a hook, what cz_zero_step()
- *          returns (CZ_OVERLAP_STEP). Local:
+ *          returns, or cz_ddp_begin() (CZ_OVERLAP_STEP). Local:
  *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). With option parts a pass that
  *          synchronises ends the step, which after a failure begins again with the first part on
  *          every rank; one that does not may have the errors of cz_parts_add(). */

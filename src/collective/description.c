@@ -368,14 +368,13 @@ static cz_status compare_with_root(cz_group *group, const char *part, cz__descri
                                .root = cz_group_global_rank(group, 0),
                                .part = part};
     describe(&against, context);
-    CZ_TRY(cz__agree(group, against.status, 0, NULL, part));
-    return cz__fail(CZ_ERR_INTERNAL, "%s: ranks differ in bytes but in no field", part);
+    return cz__agree(group, against.status, 0, NULL, part);
 }
 
 /* Bring rank 0's description to all, and let each rank look for its first difference. Its length
  * travels first, as ranks may differ in it. */
-cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
-                              const void *context, const cz__description *mine)
+cz_status cz__compare_descriptions(cz_group *group, const char *part, cz__describer describe,
+                                   const void *context, const cz__description *mine)
 {
     const bool root = cz_group_rank(group) == 0;
     int64_t count = (int64_t)mine->count;
@@ -396,6 +395,13 @@ done:
     if (!root)
         cz__free(bytes);
     return status;
+}
+
+cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
+                              const void *context, const cz__description *mine)
+{
+    CZ_TRY(cz__compare_descriptions(group, part, describe, context, mine));
+    return cz__fail(CZ_ERR_INTERNAL, "%s: ranks differ in bytes but in no field", part);
 }
 
 cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe,

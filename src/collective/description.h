@@ -95,8 +95,11 @@ void cz__describe_dict(cz__description *description, const char *what, const cha
 cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe,
                        const void *context, cz_status mine, cz__description *room);
 
-/* The second half of it, where descriptions are known to differ and `mine` is this rank's. Never
- * CZ_OK. */
+/* The second half: the first difference, if there is one. `mine` is this rank's description. */
+cz_status cz__compare_descriptions(cz_group *group, const char *part, cz__describer describe,
+                                   const void *context, const cz__description *mine);
+
+/* The same where descriptions are known to differ. Never CZ_OK. */
 cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
                               const void *context, const cz__description *mine);
 

@@ -363,11 +363,15 @@ static cz_status agree_on_launch(cz_ddp *ddp)
     return CZ_OK;
 }
 
+bool cz__ddp_has_learned_order(const cz_ddp *ddp)
+{
+    return ddp->options.keep_buckets || ddp->passes == 0 ||
+           (ddp->bound ? ddp->launch_agreed : ddp->rebuilt);
+}
+
 cz_status cz__ddp_learn_order(cz_ddp *ddp)
 {
-    if (ddp->options.keep_buckets || ddp->passes == 0)
+    if (cz__ddp_has_learned_order(ddp))
         return CZ_OK;
-    if (ddp->bound)
-        return ddp->launch_agreed ? CZ_OK : agree_on_launch(ddp);
-    return ddp->rebuilt ? CZ_OK : rebuild(ddp);
+    return ddp->bound ? agree_on_launch(ddp) : rebuild(ddp);
 }

@@ -23,6 +23,18 @@ typedef struct cz__ddp_ready {
     cz_work **values;       /* and where its work goes */
 } cz__ddp_ready;
 
+/* That a pass has begun on all ranks in the same way: which they have not agreed on yet, so they do
+ * with the first word of its step, cz__agree() or cz__agree_on_step() with this group and label and
+ * a fingerprint that depends on this one. Where those differ it may be for the pass. */
+typedef struct cz__ddp_opening {
+    cz_group *group;
+    const char *label;
+    uint64_t fingerprint;
+} cz__ddp_opening;
+
+/* Collective: CZ_OK if the passes do not differ, else CZ_ERR_MISMATCH on all ranks. */
+cz_status cz__ddp_compare_openings(cz_ddp *ddp);
+
 /* What an optimizer does during passes, sharded or not; NULL entries: nothing. */
 typedef struct cz__ddp_listener {
     /* A pass that synchronises begins: collective, on the thread that begins it. */
@@ -32,8 +44,8 @@ typedef struct cz__ddp_listener {
     /* All are, on all ranks: collective, on the thread that ends the pass. */
     cz_status (*finish)(void *context);
     /* In its place where there is one small bucket, which nobody has reduced yet: the gradients are
-     * each rank's own, and `mine` is what became of the pass here. */
-    cz_status (*finish_unreduced)(void *context, cz_status mine);
+     * each rank's own, and `mine` is what became of the pass here. With `opening`, see there. */
+    cz_status (*finish_unreduced)(void *context, cz_status mine, const cz__ddp_opening *opening);
     bool late; /* the end of a pass does not wait for values */
     void *context;
     /* In checked mode: a parameter is about to be marked in a pass that synchronises. Any thread;

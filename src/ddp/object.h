@@ -117,7 +117,8 @@ struct cz_ddp {
     bool rebuilt;
     bool froze;
     bool ended; /* by the program: nothing but the optimizer that is made on it has it */
-    cz__description room;
+    bool opens_with_step; /* ranks agree on this pass when its step begins */
+    cz__description room; /* of a pass, as they compare it */
     cz__overlap_memory overlaps;
     atomic_int state; /* CZ__PASS_…; it synchronises if `syncs` */
     bool syncs;
@@ -151,6 +152,7 @@ cz_status cz__ddp_have_pools(cz_ddp *ddp);
 /* Once, after the first pass: buckets, or for a sharded optimizer the order in which they start,
  * follow the arrival of gradients. Collective. */
 cz_status cz__ddp_learn_order(cz_ddp *ddp);
+bool cz__ddp_has_learned_order(const cz_ddp *ddp);
 
 /* ---- bind.c ---- */
 
@@ -193,7 +195,8 @@ void cz__ddp_start_ready(cz_ddp *ddp);
 /* After all others were started, without the lock: reduce the bucket, if there is one, that waits
  * for the end of the pass; what has failed here goes with it. True: all ranks know by it. */
 bool cz__ddp_reduce_last(cz_ddp *ddp);
-/* Is that so of the only one there is? Equal on all ranks. */
+/* Is that so of the only one there is, and does it travel in this pass? Equal on all ranks. */
+bool cz__ddp_may_wait_whole(const cz_ddp *ddp);
 bool cz__ddp_waits_whole(const cz_ddp *ddp);
 /* What was not marked by the end of a pass is unused, or an error. Collective if the graph is
  * looked at (find_unused, the first pass of a static one). */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -26,11 +27,53 @@ static bool has_shares(const cz_ddp *ddp)
     return ddp->join ? cz__join_division(ddp->join) != CZ_JOIN_BY_WORLD : ddp->weight >= 0;
 }
 
+/* A step at the end of a pass over one small bucket reduces it itself, in the one operation that
+ * small steps are: nobody sees gradients in between. Not where ranks' gradients have weights, or
+ * some may have none; checked mode looks at the two one by one. Equal on all ranks. */
+static bool may_step_reduce(const cz_ddp *ddp)
+{
+    return ddp->listener.finish_unreduced && cz__ddp_reduces_to_owners(ddp) &&
+           !ddp->options.find_unused && !ddp->options.static_graph && !ddp->join && !ddp->parts &&
+           !has_shares(ddp) && !cz__group_is_checked(ddp->control);
+}
+
+static bool step_reduces(const cz_ddp *ddp)
+{
+    return may_step_reduce(ddp) && cz__ddp_waits_whole(ddp);
+}
+
+static bool any_is_trainable(const cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (cz__model_requires_grad(ddp->model, p))
+            return true;
+    return false;
+}
+
+/* Such a pass says nothing before its end: what ranks have to agree on when it begins goes with
+ * that operation, too. Part of that is whether it does, so a rank that begins in another way, or
+ * cannot begin, meets the end of the others' passes. Not the first one, whose description there is
+ * room for from then on. */
+static bool opens_with_step(const cz_ddp *ddp)
+{
+    const bool has_buffers = cz__model_buffer_count(ddp->model) > 0 && !ddp->options.keep_buffers;
+    return ddp->passes > 0 && may_step_reduce(ddp) && cz__ddp_may_wait_whole(ddp) && !has_buffers &&
+           cz__ddp_has_learned_order(ddp) && any_is_trainable(ddp);
+}
+
+/* Of what such passes can differ in; which parameters are trainable the step compares. */
+static uint64_t fingerprint_of(const cz_ddp *ddp)
+{
+    const int64_t pass = cz__ddp_passes(ddp) + 1;
+    return cz__fingerprint_elements(0, &pass, sizeof pass);
+}
+
 static void describe_pass(cz__description *d, const void *context)
 {
     static const char *const weights[] = {"without weights", "with weights", NULL};
     static const char *const results[] = {"the whole bucket", "a slice", NULL};
     static const char *const overlaps[] = {"none", "interleaved", "step", NULL};
+    static const char *const openings[] = {"at its beginning", "with its step", NULL};
     const cz_ddp *ddp = context;
     int overlap = 0;
     if (ddp->listener.reduced)
@@ -50,6 +93,8 @@ static void describe_pass(cz__description *d, const void *context)
     cz__describe_number(d, &(cz__subject){NULL, "the number of the pass", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, cz__ddp_passes(ddp));
     cz__describe_trainable(d, ddp->model);
+    cz__describe_word(d, &(cz__subject){NULL, "the pass", -1, NULL, "is compared"}, openings,
+                      opens_with_step(ddp));
 }
 
 static cz_status broadcast_buffers(cz_ddp *ddp)
@@ -115,12 +160,23 @@ static cz_status take_share(cz_ddp *ddp)
                                &ddp->share, &ddp->weightless);
 }
 
+static const char part[] = "ddp"; /* of passes, in what is said of them */
+
+cz_status cz__ddp_compare_openings(cz_ddp *ddp)
+{
+    ddp->room.count = 0;
+    describe_pass(&ddp->room, ddp); /* there is room */
+    return cz__compare_descriptions(ddp->control, part, describe_pass, ddp, &ddp->room);
+}
+
 static cz_status begin(cz_ddp *ddp)
 {
     cz_status mine = check_overlaps(ddp);
     if (mine == CZ_OK)
         mine = cz__ddp_have_pools(ddp);
-    CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_pass, ddp, mine, &ddp->room));
+    ddp->opens_with_step = mine == CZ_OK && opens_with_step(ddp);
+    if (!ddp->opens_with_step)
+        CZ_TRY(cz__agree_on(ddp->control, part, describe_pass, ddp, mine, &ddp->room));
     CZ_TRY(cz__ddp_learn_order(ddp));
     CZ_TRY(take_share(ddp));
     if (ddp->hook.run)
@@ -264,17 +320,6 @@ static cz_status end_together(cz_ddp *ddp)
     return mine;
 }
 
-/* A step at the end of a pass over one small bucket reduces it itself, in the one operation that
- * small steps are: nobody sees gradients in between. Not where ranks' gradients have weights, or
- * some may have none; checked mode looks at the two one by one. Equal on all ranks. */
-static bool step_reduces(const cz_ddp *ddp)
-{
-    return ddp->listener.finish_unreduced && cz__ddp_waits_whole(ddp) &&
-           cz__ddp_reduces_to_owners(ddp) && !ddp->options.find_unused &&
-           !ddp->options.static_graph && !ddp->join && !ddp->parts && !has_shares(ddp) &&
-           !cz__group_is_checked(ddp->control);
-}
-
 static void count_pass(cz_ddp *ddp)
 {
     ddp->passes += !ddp->weightless; /* which teaches nothing */
@@ -296,8 +341,10 @@ static cz_status finish(cz_ddp *ddp)
     atomic_store(&ddp->state, CZ__PASS_NONE);
     if (ddp->join)
         cz__join_hold(ddp->join, -1);
-    if (step_reduces(ddp)) {
-        CZ_TRY(ddp->listener.finish_unreduced(ddp->listener.context, outcome_of(ddp, CZ_OK)));
+    if (ddp->opens_with_step || step_reduces(ddp)) {
+        const cz__ddp_opening opening = {ddp->control, part, fingerprint_of(ddp)};
+        CZ_TRY(ddp->listener.finish_unreduced(ddp->listener.context, outcome_of(ddp, CZ_OK),
+                                              ddp->opens_with_step ? &opening : NULL));
         count_pass(ddp);
         return CZ_OK;
     }

@@ -95,9 +95,14 @@ void cz__ddp_start_ready(cz_ddp *ddp)
     }
 }
 
+bool cz__ddp_may_wait_whole(const cz_ddp *ddp)
+{
+    return ddp->bucket_count == 1 && ends_pass(ddp, &ddp->buckets[0]);
+}
+
 bool cz__ddp_waits_whole(const cz_ddp *ddp)
 {
-    return ddp->bucket_count == 1 && !ddp->buckets[0].empty && ends_pass(ddp, &ddp->buckets[0]);
+    return cz__ddp_may_wait_whole(ddp) && !ddp->buckets[0].empty;
 }
 
 bool cz__ddp_reduce_last(cz_ddp *ddp)

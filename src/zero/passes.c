@@ -483,14 +483,17 @@ bool cz__zero_can_step_at_once(const cz_zero *zero)
            !cz__group_is_checked(zero->group) && !divides_by_active(zero) && is_small(zero);
 }
 
-cz_status cz__zero_step_at_once(cz_zero *zero, double start, uint64_t fingerprint, bool *same)
+cz_status cz__zero_step_at_once(cz_zero *zero, double start, const cz__ddp_opening *where,
+                                uint64_t fingerprint, bool *same)
 {
     const bool reduces = cz__zero_reduces(zero);
     cz__tiles tiles = cz__optim_tiles(zero->optim);
     if (!reduces)
         place_results(zero);
-    const cz__tiled_step step = reduces ? whole_step_of(zero, &tiles) : update_of(zero, &tiles);
-    CZ_TRY(cz__agree_on_step(zero->group, &step, fingerprint, same, "zero: step"));
+    cz__tiled_step step = reduces ? whole_step_of(zero, &tiles) : update_of(zero, &tiles);
+    if (where->group != zero->group)
+        step.gradients.reserve = NULL; /* it is the other group's; nothing is done before this */
+    CZ_TRY(cz__agree_on_step(where->group, &step, fingerprint, same, where->label));
     if (!*same)
         return CZ_OK;
     cz__trace_count(&zero->trace, CZ_TRACE_AGREE, 0);

@@ -174,6 +174,8 @@ static bool can_use_tiles(const cz_zero *zero)
 static cz_status settle_difference(cz_zero *zero, uint64_t settings)
 {
     bool same;
+    if (zero->opening)
+        CZ_TRY(cz__ddp_compare_openings(zero->ddp));
     CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
     if (same)
         return cz__zero_reduces(zero) ? share_local_presence(zero) : share_reduced_presence(zero);
@@ -186,17 +188,20 @@ static cz_status settle_difference(cz_zero *zero, uint64_t settings)
 static cz_status agree(cz_zero *zero, cz_status mine, bool *stepped)
 {
     const double start = cz__seconds();
+    const cz__ddp_opening alone = {zero->group, "zero: step", 0};
+    const cz__ddp_opening *opening = zero->opening ? zero->opening : &alone;
     uint64_t settings = 0, all = 0;
     bool same, at_once = false;
     zero->in_tiles = can_use_tiles(zero);
     if (mine == CZ_OK) {
         at_once = cz__zero_can_step_at_once(zero);
         settings = cz__zero_settings_print(zero);
-        all = cz__fingerprint_elements(settings, zero->present, (size_t)zero->param_count) +
+        all = cz__fingerprint_elements(settings + opening->fingerprint, zero->present,
+                                       (size_t)zero->param_count) +
               zero->in_tiles;
     }
-    CZ_TRY(at_once ? cz__zero_step_at_once(zero, start, all, &same)
-                   : cz__agree(zero->group, mine, all, &same, "zero: step"));
+    CZ_TRY(at_once ? cz__zero_step_at_once(zero, start, opening, all, &same)
+                   : cz__agree(opening->group, mine, all, &same, opening->label));
     *stepped = at_once && same;
     if (*stepped)
         return CZ_OK;
@@ -343,11 +348,14 @@ static cz_status step_at_end(void *context)
 }
 
 /* For this step gradients are what they are without a ddp. */
-static cz_status reduce_and_step_at_end(void *context, cz_status pass)
+static cz_status reduce_and_step_at_end(void *context, cz_status pass,
+                                        const cz__ddp_opening *opening)
 {
     cz_zero *zero = context;
     zero->gradients = CZ_GRADIENTS_LOCAL;
+    zero->opening = opening;
     const cz_status status = step_in_finish(zero, pass);
+    zero->opening = NULL;
     zero->gradients = CZ_GRADIENTS_REDUCED;
     return status;
 }

@@ -65,6 +65,7 @@ struct cz_zero {
     cz_shard_map *norm;     /* of the chunks of the norm's sum: who adds up which */
     cz__reserve *transfers; /* memory for a step's reduction, and then for its synchronisation */
     bool in_tiles;          /* the present step, on all ranks */
+    const cz__ddp_opening *opening; /* of a pass that it agrees on, too; NULL: it does not */
     bool without_tiles;     /* some rank cannot, as all have found out */
     /* Groups were added that neither `map` nor the local optimizer's spans know of. */
     bool shards_wait;
@@ -200,9 +201,10 @@ size_t cz__zero_sums_bytes(const cz_zero *zero);
 /* Can the step be one pass over tiles that is small, and the agreement in the same operation? As
  * this rank sees it. */
 bool cz__zero_can_step_at_once(const cz_zero *zero);
-/* Agree, and where all ranks give the same fingerprint make the step, which began at
- * `start`. */
-cz_status cz__zero_step_at_once(cz_zero *zero, double start, uint64_t fingerprint, bool *same);
+/* Agree in that group and by that name, and where all ranks give the same fingerprint make the
+ * step, which began at `start`. */
+cz_status cz__zero_step_at_once(cz_zero *zero, double start, const cz__ddp_opening *where,
+                                uint64_t fingerprint, bool *same);
 /* Reduce, update, synchronise, once all ranks have agreed. */
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
