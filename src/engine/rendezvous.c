@@ -7,11 +7,13 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/memory.h"
+#include "base/prefetch.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "engine/engine.h"
@@ -21,6 +23,7 @@ enum {
     LISTS = 64,
     RING = CZ__RENDEZVOUS_RING,
     STEP_RENDEZVOUS = 6,
+    PREFETCHED = 2048,
     AWAIT_TURNS = 50 /* a microsecond or so: sooner than to come back */
 };
 
@@ -235,10 +238,24 @@ static cz__rendezvous *in_ring(const cz_work *work, uint64_t sequence)
                                       sequence % RING * cz__rendezvous_bytes(set->size));
 }
 
+static char *data_in_ring(const cz_work *work, uint64_t sequence, int rank)
+{
+    const size_t places = sequence % RING * (size_t)work->group->size + (size_t)rank;
+    return work->group->rendezvous->data + places * CZ__PLACE_BYTES;
+}
+
 char *cz__rendezvous_data(const cz_work *work, int rank)
 {
-    const size_t places = work->sequence % RING * (size_t)work->group->size + (size_t)rank;
-    return work->group->rendezvous->data + places * CZ__PLACE_BYTES;
+    return data_in_ring(work, work->sequence, rank);
+}
+
+/* What this rank writes of the next operation, if that is like this one. */
+static void prefetch_next(const cz_work *work)
+{
+    const int me = work->group->rank;
+    const uint64_t next = work->sequence + 1;
+    const size_t bytes = cz__seat_of(work)->given;
+    cz__prefetch_to_write(data_in_ring(work, next, me), bytes < PREFETCHED ? bytes : PREFETCHED);
 }
 
 /* Have all ranks, and this one, parted from the operation that was there before? */
@@ -341,7 +358,8 @@ static void take_place(cz_work *work, cz__rendezvous *rendezvous, uint64_t tag)
     own->work = work;
     own->claim = claim_of(&work->operation.header);
     if (cz__seat_of(work)->is_small && own->claim.sound)
-        (void)cz__small_put(work, cz__rendezvous_data(work, group->rank), false);
+        cz__seat_of(work)->given =
+            cz__small_put(work, cz__rendezvous_data(work, group->rank), false);
     atomic_store(&own->come, tag); /* of two that come, one sees the other */
 }
 
@@ -376,6 +394,7 @@ void cz__rendezvous_part(cz_work *work)
     if (rendezvous->tag == 0) {
         atomic_store_explicit(&rendezvous->places[work->group->rank].parted, seat->tag,
                               memory_order_release);
+        prefetch_next(work);
         return;
     }
     if (atomic_fetch_add(&rendezvous->gone, 1) + 1 < work->group->size)

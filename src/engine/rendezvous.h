@@ -41,7 +41,8 @@ typedef struct cz__seat {
     uint64_t tag;               /* of the operation, there */
     int come, finished;         /* ranks 0 to so many have, as far as this one has looked */
     bool waits;                 /* for a place */
-    bool is_small;              /* each rank's data lie with what it says */
+    bool is_small;              /* each rank's data lie with what it says, */
+    size_t given;               /* so many bytes of this one's */
     bool judged, plain;         /* there is a verdict; ranks agree, on all counts */
 } cz__seat;
 static inline cz__seat *cz__seat_of(const cz_work *work)

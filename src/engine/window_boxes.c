@@ -9,6 +9,9 @@
  * its elements and puts what becomes of them into its box: one more look, and that is all.
  *
  * A line of the cache takes its time from core to core, so what is looked at is in few of them. */
+#include <stddef.h>
+
+#include "base/prefetch.h"
 #include "base/status.h"
 #include "engine/small_data.h"
 #include "engine/window.h"
@@ -119,6 +122,33 @@ static bool fits(const cz_work *work)
     return cz__small_fits(work, work->group->window->box_bytes);
 }
 
+/* ---- lines that the others have read ---- */
+
+enum { PREFETCHED = 4096 }; /* bytes, at most */
+
+static size_t prefetched(size_t bytes)
+{
+    return bytes < PREFETCHED ? bytes : PREFETCHED;
+}
+
+/* Where this rank's values go, while it waits for headers. */
+static void prefetch_result(const cz_work *work)
+{
+    const int me = work->group->rank;
+    cz__prefetch_to_write(&box_of(work, me)->updated, 1);
+    cz__prefetch_to_write(result(work, me),
+                          prefetched(work->operation.longest / (size_t)work->group->size));
+}
+
+/* What the next operation writes, if it is like this one. */
+static void prefetch_next(const cz_work *work, size_t bytes)
+{
+    const int me = work->group->rank, next = (int)((work->sequence + 1) % CZ__BOXES);
+    cz__prefetch_to_write(&cz__window_box(work->group, me, next)->posted,
+                          offsetof(cz__box, header.sentence) - offsetof(cz__box, posted));
+    cz__prefetch_to_write(cz__window_box_data(work->group, me, next), prefetched(bytes));
+}
+
 /* ---- meeting ---- */
 
 typedef enum place { AT_BEGIN, TO_POST, COMING, AT_VERDICT, AWAITING } place;
@@ -126,6 +156,7 @@ typedef enum place { AT_BEGIN, TO_POST, COMING, AT_VERDICT, AWAITING } place;
 typedef struct meeting {
     place at;
     int come;      /* of ranks 0 to `come` - 1 the headers are taken in */
+    size_t given;  /* bytes of data with this one's */
     uint64_t read; /* they have read all of what came before this operation */
     bool is_small; /* data go with the header */
     cz__close_look look;
@@ -143,8 +174,10 @@ static void post(cz_work *work)
     cz__header_copy(&box->header, header);
     box->read_before = work->group->window->read_before;
     if (meeting_of(work)->is_small && header->status == CZ_OK)
-        (void)cz__small_put(work, given(work, work->group->rank), true);
+        meeting_of(work)->given = cz__small_put(work, given(work, work->group->rank), true);
     say_now(work, &box->posted);
+    if (meeting_of(work)->is_small && work->operation.update)
+        prefetch_result(work);
 }
 
 /* Has somebody given the operation up and taken its box back? Then the group breaks: wait for
@@ -184,8 +217,10 @@ static void end_meeting(cz_work *work)
     const meeting *m = meeting_of(work);
     if (m->read > window->read_by_all)
         window->read_by_all = m->read;
-    if (work->verdict.status != CZ_OK || !m->is_small || !cz__work_moves_data(work))
+    if (work->verdict.status != CZ_OK || !m->is_small || !cz__work_moves_data(work)) {
         say_read(work);
+        prefetch_next(work, 0);
+    }
 }
 
 static void tell_answer(cz_work *work)
@@ -404,6 +439,7 @@ static cz_status advance(cz_work *work, cz__engine_progress *progress)
     if (work->operation.update && work->operation.exchanges && !take_values(work))
         return look_after(work, awaits);
     say_read(work);
+    prefetch_next(work, meeting_of(work)->given);
     *progress = CZ__DONE;
     return CZ_OK;
 }
