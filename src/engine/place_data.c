@@ -20,18 +20,27 @@ static void begin(cz_work *work)
     cz__pool_pass(work);
 }
 
+/* All streams but this rank's own. */
+static size_t bytes_of_others(const cz_work *work, size_t own)
+{
+    const cz__region *source = &work->operation.source;
+    size_t bytes = 0;
+    if (source->kind == CZ__REGION_EVEN)
+        return (size_t)source->count * source->element_size - own;
+    for (int r = 0; r < work->group->size; r++)
+        bytes += r == work->group->rank ? 0 : cz__region_bytes(source, r);
+    return bytes;
+}
+
 /* As if it had been sent. */
 static size_t handed_over(const cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const size_t own = cz__region_bytes(&operation->source, work->group->rank);
     const size_t to_all = ((size_t)work->group->size - 1) * own;
-    size_t to_owners = 0;
     if (!operation->reduces)
         return to_all;
-    for (int r = 0; r < work->group->size; r++)
-        to_owners += r == work->group->rank ? 0 : cz__region_bytes(&operation->source, r);
-    return to_owners + (operation->exchanges ? to_all : 0);
+    return bytes_of_others(work, own) + (operation->exchanges ? to_all : 0);
 }
 
 static cz_status advance(cz_work *work, cz__engine_progress *progress)
