@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The reader. The kernel is told what will be wanted a while before it is, so that the medium works
- * while what came is added up; what the page cache has is taken from there. */
+/* The reader. The kernel is told that files are read from one end to the other: it then reads ahead
+ * by itself, so that the medium works while what came is added up. What the page cache has is taken
+ * from there. */
 #include "io/stream.h"
 
 #include "base/memory.h"
@@ -15,8 +16,6 @@
 #include <unistd.h>
 
 #define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache when it is added up */
-#define ADVICE_BYTES ((uint64_t)1 << 20)
-#define AHEAD_BYTES ((uint64_t)32 << 20) /* asked for, and not yet read */
 
 struct cz__reader {
     char *path; /* owned */
@@ -66,6 +65,7 @@ static cz_status open_file(cz__reader *reader)
         return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", reader->path,
                         S_ISDIR(about.st_mode) ? "folder" : "device, pipe or socket");
     reader->bytes = (uint64_t)about.st_size;
+    (void)posix_fadvise(reader->file, 0, 0, POSIX_FADV_SEQUENTIAL);
     if (cz__reader_tell)
         cz__reader_tell((uint64_t)about.st_dev, (uint64_t)about.st_ino);
     return CZ_OK;
@@ -135,26 +135,15 @@ static cz_status read_piece(const cz__reader *reader, uint64_t offset, char *to,
     return CZ_OK;
 }
 
-/* From *asked on, of a part that ends at `end`. As little as a kernel may take at once: it drops
- * the rest. */
-static void ask_ahead(const cz__reader *reader, uint64_t now, uint64_t end, uint64_t *asked)
-{
-    for (; *asked < end && *asked < now + AHEAD_BYTES; *asked += ADVICE_BYTES)
-        (void)posix_fadvise(reader->file, (off_t)*asked, (off_t)ADVICE_BYTES, POSIX_FADV_WILLNEED);
-}
-
 /* Read a part piece by piece: one after the other to `to`, or all to the same place and added to
- * `state`. No second thread: it was no faster where the medium is what takes time, and slower where
- * it is not. */
+ * `state`. No second thread, and no advice on each piece: neither was faster where the medium is
+ * what takes time, and both were slower where it is not. */
 static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
                            cz__checksum_state *state, cz__block_sums *sums)
 {
-    uint64_t asked = offset;
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const size_t piece = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        if (count > PIECE_BYTES)
-            ask_ahead(reader, offset + done, offset + count, &asked);
         CZ_TRY(read_piece(reader, offset + done, state ? to : to + done, piece));
         if (state)
             cz__checksum_add(state, to, piece);
