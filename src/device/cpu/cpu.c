@@ -123,6 +123,41 @@ static cz_status cpu_convert(void *queue, cz_dtype to_type, void *to, cz_dtype f
     return CZ_OK;
 }
 
+static cz_status refuse_wide(const char *what, cz_dtype dtype)
+{
+    return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: %s %s values, wanted are f16 or bf16", what,
+                    cz_dtype_name(dtype));
+}
+
+/* The kernel has the lower half of a place: the upper one changes the key. */
+static cz_status cpu_convert_stochastic(void *queue, cz_dtype to_type, void *to, const float *from,
+                                        int64_t count, uint64_t key, int64_t first)
+{
+    const int64_t range = INT64_C(1) << 32;
+    const cz__stochastic_kernel convert =
+        (unsigned)to_type < CZ__DTYPE_END ? cz__cpu_kernels_chosen()->stochastic[to_type] : NULL;
+    if (!convert)
+        return refuse_wide("rounding by chance to", to_type);
+    for (int64_t done = 0, some; done < count; done += some) {
+        const int64_t place = first + done, left = range - place % range;
+        some = count - done < left ? count - done : left;
+        convert(key + (uint64_t)(place >> 32) * UINT64_C(0x9e3779b97f4a7c15), (uint32_t)place, some,
+                from + done, (uint16_t *)to + done);
+    }
+    return CZ_OK;
+}
+
+static cz_status cpu_refresh(void *queue, cz_dtype dtype, const void *values, float *copies,
+                             int64_t count)
+{
+    const cz__refresh_kernel refresh =
+        (unsigned)dtype < CZ__DTYPE_END ? cz__cpu_kernels_chosen()->refresh[dtype] : NULL;
+    if (!refresh)
+        return refuse_wide("copies in f32 of", dtype);
+    refresh(count, values, copies);
+    return CZ_OK;
+}
+
 static cz__reduce_kernel find_reduce(cz_dtype dtype, cz_reduction reduction)
 {
     if ((unsigned)dtype >= CZ__DTYPE_END || (unsigned)reduction >= CZ__REDUCTION_END)
@@ -218,6 +253,8 @@ const cz_device *cz_device_cpu(void)
         .find_update = cpu_find_update,
         .copy_once = cpu_copy_once,
         .add_print = cpu_add_print,
+        .convert_stochastic = cpu_convert_stochastic,
+        .refresh = cpu_refresh,
     };
     return &cpu;
 }

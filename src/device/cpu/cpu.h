@@ -13,6 +13,13 @@ typedef void (*cz__reduce_kernel)(int source_count, const void *const *sources, 
 /* to[i] = from[i]; no overlap. */
 typedef void (*cz__convert_kernel)(int64_t count, const void *from, void *to);
 
+/* to[i] = from[i] rounded by chance, which is made of `key` and the place `first` + i. */
+typedef void (*cz__stochastic_kernel)(uint64_t key, uint32_t first, int64_t count, const void *from,
+                                      void *to);
+
+/* copies[i], in f32, becomes values[i] where it does not round to that. */
+typedef void (*cz__refresh_kernel)(int64_t count, const void *values, void *copies);
+
 #define CZ__DTYPE_END (CZ_U8 + 1)
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
@@ -53,6 +60,8 @@ typedef struct cz__cpu_kernels {
     const char *level;                                          /* "v1", "v3", "v4" */
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
     cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END];   /* from, to; NULL: there is none */
+    cz__stochastic_kernel stochastic[CZ__DTYPE_END];            /* to; NULL: there is none */
+    cz__refresh_kernel refresh[CZ__DTYPE_END];                  /* the same */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     cz__print_kernel print;
     const cz__update_entry *updates;

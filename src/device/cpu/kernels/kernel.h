@@ -45,6 +45,13 @@
     void CZ_KERNEL(CZ_PASTE(convert, CZ_PASTE(from_type, to_type)))(int64_t count,                 \
                                                                     const void *from, void *to)
 
+/* From f32 by chance; and a copy in f32 that follows its value. */
+#define CZ_STOCHASTIC(to_type)                                                                     \
+    void CZ_KERNEL(CZ_PASTE(stochastic, to_type))(uint64_t key, uint32_t first, int64_t count,     \
+                                                  const void *from, void *to)
+#define CZ_REFRESH(type)                                                                           \
+    void CZ_KERNEL(CZ_PASTE(refresh, type))(int64_t count, const void *values, void *copies)
+
 #define CZ_UPDATES(rule)                                                                           \
     CZ_UPDATE(rule, f32);                                                                          \
     CZ_UPDATE(rule, f64)
@@ -93,6 +100,11 @@ CZ_CONVERT(f16, bf16);
 CZ_CONVERT(bf16, f32);
 CZ_CONVERT(bf16, f64);
 CZ_CONVERT(bf16, f16);
+
+CZ_STOCHASTIC(bf16);
+CZ_STOCHASTIC(f16);
+CZ_REFRESH(bf16);
+CZ_REFRESH(f16);
 
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \

@@ -14,6 +14,10 @@
 
 #define CONVERT(from, to) CZ_KERNEL(convert_##from##_##to)
 
+#define STOCHASTIC(to) CZ_KERNEL(stochastic_##to)
+#define REFRESH(type) CZ_KERNEL(refresh_##type)
+#define SUM(kind, terms) [CZ__SUM_##kind] = CZ_KERNEL(sum_##terms)
+
 #define UPDATE(rule, type, dtype)                                                                  \
     {                                                                                              \
         TEXT_(rule), dtype, CZ_KERNEL(rule##_##type)                                               \
@@ -71,11 +75,8 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
                          [CZ_F64] = CONVERT(bf16, f64),
                          [CZ_F16] = CONVERT(bf16, f16)},
         },
-    .sum = {
-        [CZ__SUM_VALUES] = CZ_KERNEL(sum_values_f64), [CZ__SUM_SQUARES_F32] =
-                                                          CZ_KERNEL(sum_squares_f32),
-                                                                    [CZ__SUM_SQUARES_F64] =
-                                                                        CZ_KERNEL(sum_squares_f64),
-                                                                    },
-                                                      .print = CZ_KERNEL(print), .updates = updates,
+    .stochastic = {[CZ_F16] = STOCHASTIC(f16), [CZ_BF16] = STOCHASTIC(bf16)},
+    .refresh = {[CZ_F16] = REFRESH(f16), [CZ_BF16] = REFRESH(bf16)},
+    .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32), SUM(SQUARES_F64, squares_f64)},
+    .print = CZ_KERNEL(print), .updates = updates,
 };

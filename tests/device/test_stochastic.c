@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* Rounding to 16 bits by chance: only to the two values beside, with the right mean, of the place
+ * and the key alone, the same at every level; and copies in f32 that follow their values. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "device/cpu/cpu.h"
+#include "support/cz_test.h"
+
+enum { HALVES = 65536, DRAWS = 1000000 };
+static const cz_dtype types[] = {CZ_F16, CZ_BF16};
+
+static float widen(cz_dtype dtype, uint16_t half)
+{
+    return dtype == CZ_F16 ? cz__f32_from_f16(half) : cz__f32_from_bf16(half);
+}
+
+static uint16_t nearest(cz_dtype dtype, float value)
+{
+    return dtype == CZ_F16 ? cz__f16_from_f32(value) : cz__bf16_from_f32(value);
+}
+
+static uint16_t infinity_of(cz_dtype dtype)
+{
+    return dtype == CZ_F16 ? 0x7c00 : 0x7f80;
+}
+
+static void round_by_chance(cz_dtype dtype, const float *from, int64_t count, uint64_t key,
+                            int64_t first, uint16_t *to)
+{
+    assert_ok(cz_device_cpu()->convert_stochastic(NULL, dtype, to, from, count, key, first));
+}
+
+TEST(what_is_a_value_of_the_type_stays)
+{
+    static float from[HALVES];
+    static uint16_t to[HALVES];
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < HALVES; i++)
+            from[i] = widen(types[t], (uint16_t)i);
+        for (uint64_t key = 0; key < 5; key++) {
+            round_by_chance(types[t], from, HALVES, key << 40 | key, 0, to);
+            for (int i = 0; i < HALVES; i++)
+                if (isnan(from[i]) ? !isnan(widen(types[t], to[i])) : to[i] != i)
+                    fail_msg("%s %x became %x", cz_dtype_name(types[t]), (unsigned)i,
+                             (unsigned)to[i]);
+        }
+    }
+}
+
+/* Between each value and the next one, at three places: neither is skipped, no third one comes. */
+TEST(only_the_two_values_beside_come)
+{
+    static float from[HALVES];
+    static uint16_t to[HALVES];
+    for (int t = 0; t < 2; t++)
+        for (int quarter = 1; quarter < 4; quarter++) {
+            const uint16_t end = infinity_of(types[t]);
+            bool near = false, far = false;
+            for (int i = 0; i < end - 1; i++) {
+                const double a = widen(types[t], (uint16_t)i);
+                const double b = widen(types[t], (uint16_t)(i + 1));
+                from[i] = (float)(a + (b - a) * quarter / 4);
+            }
+            round_by_chance(types[t], from, end - 1, 7, 0, to);
+            for (int i = 0; i < end - 1; i++) {
+                if (to[i] != i && to[i] != i + 1)
+                    fail_msg("%s %a became %x", cz_dtype_name(types[t]), (double)from[i],
+                             (unsigned)to[i]);
+                near |= to[i] == i;
+                far |= to[i] != i;
+                from[i] = -from[i];
+            }
+            assert_true(near && far);
+            static uint16_t negative[HALVES];
+            round_by_chance(types[t], from, end - 1, 7, 0, negative);
+            for (int i = 0; i < end - 1; i++)
+                assert_int_equal(negative[i], to[i] | 0x8000);
+        }
+}
+
+TEST(infinite_is_what_rounding_to_nearest_makes_so)
+{
+    const float largest[] = {65504, 0x1.fep127f};
+    for (int t = 0; t < 2; t++) {
+        const float limit = t == 0 ? 65520 : 0x1.ffp127f;
+        const float from[] = {largest[t],
+                              nextafterf(limit, 0),
+                              limit,
+                              FLT_MAX,
+                              INFINITY,
+                              -largest[t],
+                              -nextafterf(limit, 0),
+                              -limit,
+                              -INFINITY,
+                              nextafterf(largest[t], INFINITY)};
+        enum { COUNT = sizeof from / sizeof *from };
+        for (uint64_t key = 0; key < 1000; key++) {
+            uint16_t to[COUNT];
+            round_by_chance(types[t], from, COUNT, key * 0x9e3779b97f4a7c15u, 3, to);
+            for (int i = 0; i < COUNT; i++)
+                assert_int_equal(to[i], nearest(types[t], from[i]));
+        }
+    }
+}
+
+TEST(nan_stays_nan)
+{
+    float nans[64];
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint32_t bits = 0x7f800000u | 1u << i % 23 | (i & 32) << 26;
+        memcpy(&nans[i], &bits, sizeof bits);
+    }
+    for (int t = 0; t < 2; t++)
+        for (uint64_t key = 0; key < 100; key++) {
+            uint16_t to[64];
+            round_by_chance(types[t], nans, 64, key << 33 | key, 0, to);
+            for (int i = 0; i < 64; i++)
+                assert_true(isnan(widen(types[t], to[i])));
+        }
+}
+
+/* Within four standard errors, for each of many numbers: normal ones, denormal ones, negative. */
+TEST(the_mean_of_a_million_draws_is_the_number)
+{
+    static float from[DRAWS];
+    static uint16_t to[DRAWS];
+    const float numbers[] = {1.001f,   -1.001f,     3.14159265f,     1e-3f,       0.7f,
+                             123.456f, 0x1.81p-15f, -0x1.2345p-20f,  0x1.1p-26f,  0x1p-30f,
+                             60001,    -2.2e-7f,    0x1.23456p-127f, 0x1.01p-133f};
+    for (int t = 0; t < 2; t++)
+        for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
+            const double value = (double)numbers[n];
+            double sum = 0, squares = 0;
+            for (int i = 0; i < DRAWS; i++)
+                from[i] = numbers[n];
+            round_by_chance(types[t], from, DRAWS, 0x123456789abcdefu + n, 0, to);
+            for (int i = 0; i < DRAWS; i++) {
+                const double off = (double)widen(types[t], to[i]) - value;
+                sum += off;
+                squares += off * off;
+            }
+            const double error = sqrt(squares) / DRAWS; /* of the mean */
+            if (!(fabs(sum / DRAWS) <= 4 * error) && fabs(value) > 0x1p-40)
+                fail_msg("%s of %a: the mean is off by %g, standard error %g",
+                         cz_dtype_name(types[t]), value, sum / DRAWS, error);
+        }
+}
+
+/* How often a number goes away from zero, against how often it should: for each of 16 fractions,
+ * over elements, and over keys that follow each other at one element. */
+TEST(chance_is_even_over_elements_and_over_keys)
+{
+    enum { TRIALS = 200000 };
+    static float from[TRIALS];
+    static uint16_t to[TRIALS];
+    for (int sixteenth = 1; sixteenth < 16; sixteenth++) {
+        const double wanted = sixteenth / 16.0;
+        int64_t over_elements = 0, over_keys = 0, twice = 0;
+        for (int i = 0; i < TRIALS; i++)
+            from[i] = (float)(1 + wanted * 0x1p-7);
+        round_by_chance(CZ_BF16, from, TRIALS, 99, 0, to);
+        for (int i = 0; i < TRIALS; i++) {
+            uint16_t one;
+            over_elements += to[i] != 0x3f80;
+            twice += i > 0 && to[i] != 0x3f80 && to[i - 1] != 0x3f80;
+            round_by_chance(CZ_BF16, from, 1, (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15), 5, &one);
+            over_keys += one != 0x3f80;
+        }
+        const double spread = 4.5 * sqrt(wanted * (1 - wanted) / TRIALS);
+        assert_true(fabs((double)over_elements / TRIALS - wanted) < spread);
+        assert_true(fabs((double)over_keys / TRIALS - wanted) < spread);
+        assert_true(fabs((double)twice / TRIALS - wanted * wanted) < 2 * spread); /* neighbours */
+    }
+}
+
+TEST(a_cut_changes_nothing)
+{
+    enum { COUNT = 300 };
+    float from[COUNT];
+    uint16_t whole[COUNT], part[COUNT];
+    const int64_t firsts[] = {0, 12345, (INT64_C(1) << 32) - 150, INT64_C(5) << 32};
+    for (int i = 0; i < COUNT; i++)
+        from[i] = (float)sin(i) * (i % 3 ? 1 : 1e-5f);
+    for (int t = 0; t < 2; t++)
+        for (int f = 0; f < 4; f++) {
+            round_by_chance(types[t], from, COUNT, 42, firsts[f], whole);
+            for (int cut = 0; cut <= COUNT; cut += 7) {
+                round_by_chance(types[t], from, cut, 42, firsts[f], part);
+                round_by_chance(types[t], from + cut, COUNT - cut, 42, firsts[f] + cut, part + cut);
+                assert_memory_equal(whole, part, sizeof whole);
+            }
+        }
+}
+
+TEST(all_levels_give_the_same_bits)
+{
+    enum { COUNT = 5000 };
+    static float from[COUNT], copies[2][COUNT];
+    static uint16_t first[COUNT], other[COUNT], values[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        const uint32_t bits = (uint32_t)i * 2654435761u; /* NaN and infinity among them */
+        memcpy(&from[i], &bits, sizeof bits);
+    }
+    for (int t = 0; t < 2; t++)
+        for (cz__cpu_level level = CZ__CPU_V1; level < CZ__CPU_LEVEL_COUNT; level++) {
+            const cz__cpu_kernels *kernels = cz__cpu_kernels_at(level);
+            if (!kernels)
+                continue;
+            uint16_t *to = level == CZ__CPU_V1 ? first : other;
+            kernels->stochastic[types[t]](77, 0xffffff00u, COUNT, from, to);
+            for (int i = 0; i < COUNT; i++) {
+                values[i] = (uint16_t)(i % 5 ? nearest(types[t], from[i]) : i);
+                copies[level != CZ__CPU_V1][i] = from[i];
+            }
+            kernels->refresh[types[t]](COUNT, values, copies[level != CZ__CPU_V1]);
+            if (level == CZ__CPU_V1)
+                continue;
+            assert_memory_equal(first, other, sizeof first);
+            assert_memory_equal(copies[0], copies[1], sizeof copies[0]);
+        }
+}
+
+TEST(a_copy_follows_a_value_that_was_changed_and_no_other)
+{
+    enum { COUNT = 100 };
+    float copies[COUNT], before[COUNT];
+    uint16_t values[COUNT];
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < COUNT; i++) {
+            before[i] = copies[i] = i == 50 ? NAN : (float)i + 1e-3f;
+            values[i] = nearest(types[t], copies[i]);
+        }
+        assert_ok(cz_device_cpu()->refresh(NULL, types[t], values, copies, COUNT));
+        assert_memory_equal(copies, before, sizeof copies);
+        values[7] = nearest(types[t], -2);
+        values[0] |= 0x8000;
+        assert_ok(cz_device_cpu()->refresh(NULL, types[t], values, copies, COUNT));
+        assert_true(copies[7] == -2);
+        before[7] = copies[7];
+        before[0] = copies[0] = widen(types[t], values[0]);
+        assert_memory_equal(copies, before, sizeof copies);
+    }
+}
+
+TEST(other_types_are_refused)
+{
+    float from[] = {1};
+    double to;
+    const cz_device *cpu = cz_device_cpu();
+    assert_int_equal(cpu->convert_stochastic(NULL, CZ_F64, &to, from, 1, 0, 0), CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "rounding by chance to f64 values"));
+    assert_int_equal(cpu->convert_stochastic(NULL, (cz_dtype)99, &to, from, 1, 0, 0),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->refresh(NULL, CZ_F32, from, from, 1), CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "copies in f32 of f32 values"));
+}
