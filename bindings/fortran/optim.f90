@@ -64,6 +64,8 @@ module czero_optim
         type(c_ptr) :: params = c_null_ptr
         integer(c_int64_t) :: param_count = 0
         type(c_ptr) :: hypers = c_null_ptr
+        integer(c_int) :: master = 0
+        integer(c_int) :: state_dtype = 0
     end type
 
     ! What C reads during a call; variables of these types have to be TARGETs.
@@ -108,6 +110,9 @@ module czero_optim
         integer(c_int64_t) :: group_count = 0
         integer(c_int32_t) :: threads = 0
         integer(c_int32_t) :: reserved = 0
+        integer(c_int) :: master = 0
+        integer(c_int) :: state_dtype = 0
+        integer(c_int64_t) :: seed = 0
     end type
 
     type, bind(C) :: optim_info

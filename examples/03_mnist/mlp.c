@@ -87,9 +87,11 @@ static cz_status create_zero(cz_zero **zero, cz_group *group, cz_model *model, m
     CZ_TRY(cz_model_add(model, "b1", m->b1, g->b1, CZ_F32, 1, (int64_t[]){HIDDEN}));
     CZ_TRY(cz_model_add(model, "w2", m->w2, g->w2, CZ_F32, 2, (int64_t[]){CLASSES, HIDDEN}));
     CZ_TRY(cz_model_add(model, "b2", m->b2, g->b2, CZ_F32, 1, (int64_t[]){CLASSES}));
-    const cz_param_group groups[] = {
-        {sizeof(cz_param_group), (int64_t[]){0, 2}, 2, CZ_HYPERS({"weight_decay", 1e-4})},
-        {sizeof(cz_param_group), (int64_t[]){1, 3}, 2, NULL}};
+    const cz_param_group groups[] = {{.size = sizeof(cz_param_group),
+                                      .params = (int64_t[]){0, 2},
+                                      .param_count = 2,
+                                      .hypers = CZ_HYPERS({"weight_decay", 1e-4})},
+                                     {.params = (int64_t[]){1, 3}, .param_count = 2}};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.groups = groups;
     options.group_count = 2;

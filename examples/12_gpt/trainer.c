@@ -167,8 +167,11 @@ static cz_status create_optimizer(trainer *t)
     for (int p = 0; p < count; p++)
         *(list[p].dims == 2 ? &params[matrices++] : &params[count + others++]) = p;
     const cz_param_group groups[] = {
-        {sizeof(cz_param_group), params, matrices, decay},
-        {sizeof(cz_param_group), params + count, others, NULL},
+        {.size = sizeof(cz_param_group),
+         .params = params,
+         .param_count = matrices,
+         .hypers = decay},
+        {.params = params + count, .param_count = others},
     };
     cz_status status;
     if (o->unsharded) {

@@ -14,6 +14,30 @@
 
 CZ_BEGIN_DECLS
 
+/** @section sixteen  16 bits
+ *  Values may be bf16 or f16, and gradients of another of the types f32, bf16 and f16 than their
+ *  value. Every rule computes in f32, and so is its state. A 16-bit value has a *master* beside it,
+ *  an f32 copy in the state: it takes part in the update, and the value is the master rounded to
+ *  nearest even. Its slot is "master_param" in states, dictionaries and checkpoints. Where the
+ *  program has changed a value since the last step (or a load, an average has), the master follows:
+ *  the update starts from what was written.
+ *
+ *  Memory can be had back for noise (cz_param_group, cz_optim_options): CZ_MASTER_NONE, and moments
+ *  in bf16. Then f32 results are rounded by chance, to one of the two 16-bit values beside them, so
+ *  that the mean is right and small changes add up. Chance is a pure function of the option `seed`,
+ *  the name of the parameter, its step count, the slot and the element: no cut, number of ranks or
+ *  of threads, and no processor changes a bit.
+ *
+ *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
+ *  that need whole tensors get them as they are, state in the value's type. */
+
+/** What stands beside a 16-bit value. */
+typedef enum cz_master {
+    CZ_MASTER_DEFAULT = 0, /**< of a group: what the optimizer's option says; there: a copy */
+    CZ_MASTER_COPY = 1,    /**< a copy in f32, in the state */
+    CZ_MASTER_NONE = 2     /**< nothing: the value is rounded by chance */
+} cz_master;
+
 /** Parameters that share hyper-parameters. */
 typedef struct cz_param_group {
     size_t size;           /**< set by CZ_PARAM_GROUP_INIT; the size of the
@@ -21,9 +45,13 @@ typedef struct cz_param_group {
     const int64_t *params; /**< indices into the model; a parameter is in one group at most */
     int64_t param_count;
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
+    cz_master master;       /**< of 16-bit values; others have none */
+    /** Of element slots, masters apart: CZ_F32, or CZ_BF16, where values are not f64. 0: what the
+     *  optimizer's option says. */
+    cz_dtype state_dtype;
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL}
+#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0}
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)
@@ -38,15 +66,17 @@ typedef struct cz_step_options {
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
     const void *argument; /**< handed to the rule (cz_rule_step, begin_step); alike on every rank */
-    /** Gradients to use instead of the model's: one address per parameter of the model, of the same
-     *  shape and type; NULL: skip that parameter. They are treated as the model's, so a sharded
-     *  optimizer with CZ_GRADIENTS_LOCAL writes the mean to the owned spans. NULL: the model's. */
+    /** Gradients to use instead of the model's: one address per parameter of the model, of the
+     *  shape and type that the model says; NULL: skip that parameter. They are treated as the
+     *  model's, so a sharded optimizer with CZ_GRADIENTS_LOCAL writes the mean to the owned spans.
+     *  NULL: the model's. */
     void *const *gradients;
     int64_t gradient_count; /**< the number of parameters of the model; 0 without `gradients` */
     /** Above 0: gradients whose norm is larger are multiplied by max_norm / (norm + 1e-6) before
      *  the update, in their memory (a sharded optimizer: the owned spans), as PyTorch's
-     *  clip_grad_norm_() does. 0, and infinity, with which the result has the norm: they are left
-     *  as they are. */
+     *  clip_grad_norm_() does; 16-bit ones in f32, on their way into the update, while their memory
+     *  stays as it is. 0, and infinity, with which the result has the norm: they are left as they
+     *  are. */
     double max_norm;
     int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
     int32_t norm;           /**< 1: have the norm in the result also without the two above */
@@ -90,9 +120,15 @@ typedef struct cz_optim_options {
      *  calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers
      *  before dlclose(). */
     int32_t threads;
-    int32_t reserved; /**< 0 */
+    int32_t reserved;     /**< 0 */
+    cz_master master;     /**< of groups that say nothing else */
+    cz_dtype state_dtype; /**< the same; 0: f32 (f64 where values are) */
+    uint64_t seed;        /**< of rounding by chance */
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0, 0, 0}
+#define CZ_OPTIM_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0                 \
+    }
 CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
@@ -104,12 +140,14 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included; for f32 parameters and kernels of the library also what is
  *          infinite in f32, and an eps that is not 0 but is 0 in f32: rates and decays may be too
- *          small to count), parameters that differ in type or kind of device, one whose value
+ *          small to count), parameters of f64 and others, of different kinds of device, a
+ *          state_dtype that does not go with the values, one whose value
  *          shares memory with that of any other parameter of the model, a gradient of the model
  *          that does so with a value or a buffer, a buffer with a value (empty ones share none).
  *          That gradients share none with each other is checked by steps: inside the backward pass
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
- *          ranks share (shared.h), no kernel for the type, a rule table of another CZ_RULE_ABI.
+ *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
+ *          cannot, a rule table of another CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -188,7 +226,8 @@ CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_grou
 
 /** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
  *  and is contiguous here. Local; valid until the next step or change of hyper-parameters.
- *  @param slot   the rule's name of an element slot, e.g. "exp_avg"
+ *  @param slot   the rule's name of an element slot, e.g. "exp_avg", which is of the value's type
+ *                if that is f64, else f32 or what state_dtype says; or "master_param", f32
  *  @param data   receives its address, NULL where the slot is absent (no gradient yet, or not here)
  *  @param count  receives how many elements follow
  *  @return CZ_ERR_ARGUMENT: no such parameter, element or slot. */
@@ -207,7 +246,7 @@ CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const cha
  *      rule          text
  *      state         by name of the parameter; those without state are left out:
  *          w1            step (integer); the rule's other slots by name: tensors of the parameter's
- *                        shape, reals
+ *                        shape, reals; master_param: a tensor, where there is a master
  *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too, and
  *                    params: the names of the members, in order
  *
@@ -237,7 +276,9 @@ CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
 
 /** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name,
  *  and groups by their members, so that no order matters; values of other floating types are
- *  converted. Hyper-parameters that it does not list stay as they are.
+ *  converted. Hyper-parameters that it does not list stay as they are. A master that is not in it
+ *  is made from the value by the next step. One that is in it while the parameter has none here
+ *  becomes the parameter's value: so a run goes on with and without masters, in f32 and in 16 bits.
  *
  *  Local. @param dict  borrowed, left as it is
  *  @param options  NULL: afterwards a parameter that the dictionary has no state of has none

@@ -70,7 +70,8 @@ CZ_API void cz_model_destroy(cz_model **model);
  *
  *  Local. @param name   copied; unique in the model, not empty
  *  @param value  `shape` elements, row-major; borrowed. NULL only if there are no elements.
- *  @param grad   the same shape and type; borrowed. NULL: no gradient (now).
+ *  @param grad   the same shape and type; borrowed. NULL: no gradient (now). Of another type:
+ *                cz_model_add_tensor()
  *  @param dimensions, shape  0 dimensions: a single element
  *  @return CZ_ERR_ARGUMENT: a NULL, a name that is taken, a bad shape or type. CZ_ERR_STATE: an
  *          optimizer was built on the model; its list is frozen. CZ_ERR_MEMORY. Nothing was
@@ -79,8 +80,10 @@ CZ_API void cz_model_destroy(cz_model **model);
 CZ_API cz_status cz_model_add(cz_model *model, const char *name, void *value, void *grad,
                               cz_dtype dtype, int dimensions, const int64_t *shape);
 
-/** As cz_model_add() with everything a tensor can say. `grad` NULL: no gradient.
- *  Also CZ_ERR_ARGUMENT: value and gradient differ in shape, type, layout or device; the device's
+/** As cz_model_add() with everything a tensor can say. `grad` NULL: no gradient. Value and gradient
+ *  may be of two of the types f32, bf16 and f16; a gradient with `data` NULL is of that type when
+ *  cz_model_set_gradient() says where it is.
+ *  Also CZ_ERR_ARGUMENT: they differ otherwise in type, in shape, layout or device; the device's
  *  table lacks an entry. CZ_ERR_UNSUPPORTED: its table has another CZ_DEVICE_ABI or is too short.
  *  */
 CZ_API cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz_tensor *value,
@@ -170,9 +173,9 @@ CZ_API int64_t cz_model_find(const cz_model *model, const char *name);
  *  @return CZ_ERR_ARGUMENT: no such parameter. */
 CZ_API cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool requires_grad);
 
-/** Say where the gradient of a parameter is from now on (same shape and type as its value), or with
- *  NULL that it has none: such a parameter is skipped by a step, its step count included. Local;
- *  between steps.
+/** Say where the gradient of a parameter is from now on (in the shape of its value, and in its
+ *  type, unless it was added with another one), or with NULL that it has none: such a parameter is
+ *  skipped by a step, its step count included. Local; between steps.
  *  @return CZ_ERR_ARGUMENT: no such parameter. */
 CZ_API cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad);
 

@@ -34,6 +34,7 @@ static cz_status check_model(const cz_group *group, const cz_model *model)
 {
     bool any = false;
     CZ_TRY(cz__group_check_model(group, model, "ddp"));
+    CZ_TRY(cz__model_check_gradients(model, "ddp"));
     for (int64_t p = 0; p < cz__model_param_count(model); p++) {
         if (!cz__model_requires_grad(model, p))
             continue;

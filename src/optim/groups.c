@@ -60,11 +60,31 @@ static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *th
     for (int64_t i = 0; i < theirs->param_count; i++)
         CZ_TRY(add_param(optim, k, i, theirs->params[i]));
     cz__optim_group *group = &optim->groups[k];
+    const cz_master master = theirs->master ? theirs->master : optim->master;
+    group->has_masters = master != CZ_MASTER_NONE && !optim->rule->update_tensor;
+    group->state_dtype = theirs->state_dtype ? theirs->state_dtype : optim->state_dtype;
     for (int h = 0; h < optim->rule->hyper_count; h++)
         group->hypers[h] = optim->defaults[h];
     CZ_TRY(cz__rule_set_list(optim->rule, group->hypers, theirs->hypers));
     CZ_TRY(cz__rule_check(optim->rule, group->hypers));
-    group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group->hypers);
+    group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group, group->hypers);
+    return CZ_OK;
+}
+
+cz_status cz__optim_settle_types(cz_optim *optim)
+{
+    for (int64_t k = 0; k < optim->group_count; k++) {
+        cz__optim_group *group = &optim->groups[k];
+        if (!group->state_dtype)
+            group->state_dtype = optim->dtype;
+        const bool narrow = group->state_dtype == CZ_BF16 && optim->dtype == CZ_F32;
+        if (group->state_dtype != optim->dtype && !narrow)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "optim: state_dtype of parameter group %" PRId64
+                            " is %s, wanted is %s%s",
+                            k, cz_dtype_name(group->state_dtype), cz_dtype_name(optim->dtype),
+                            optim->dtype == CZ_F32 ? " or bf16" : "");
+    }
     return CZ_OK;
 }
 
@@ -76,7 +96,9 @@ static cz_status fill_whole(cz_optim *optim)
                         optim->param_count);
     for (int64_t p = 0; p < optim->param_count; p++)
         all[p] = p;
-    const cz_param_group whole = {sizeof whole, all, optim->param_count, NULL};
+    cz_param_group whole = CZ_PARAM_GROUP_INIT;
+    whole.params = all;
+    whole.param_count = optim->param_count;
     const cz_status status = fill_group(optim, 0, &whole);
     cz__free(all);
     return status;
@@ -85,7 +107,9 @@ static cz_status fill_whole(cz_optim *optim)
 const cz__option_table cz__param_group_options = CZ__OPTION_TABLE(
     cz_param_group, CZ__OPTION(cz_param_group, params, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_param_group, param_count, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_param_group, hypers, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_param_group, hypers, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_param_group, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
+    CZ__OPTION(cz_param_group, state_dtype, CZ__COMPARED_APART, CZ__ANY));
 
 static cz_status fill_listed(cz_optim *optim, const cz_optim_options *options)
 {
@@ -195,7 +219,8 @@ void cz__optim_groups_changed(cz_optim *optim)
 
 static uint64_t print_group(const cz_optim *optim, const cz__optim_group *group, uint64_t before)
 {
-    const int64_t counts[] = {group->param_count, group->extra_count};
+    const int64_t counts[] = {group->param_count, group->extra_count, group->has_masters,
+                              group->state_dtype, (int64_t)optim->seed};
     uint64_t print = cz__fingerprint(before, counts, sizeof counts);
     print = cz__fingerprint(print, group->params, (size_t)counts[0] * sizeof *group->params);
     print = cz__fingerprint(print, group->hypers,
@@ -268,9 +293,11 @@ cz_status cz_optim_get_info(const cz_optim *optim, cz_optim_info *info)
 
 /* ---- hyper-parameters ---- */
 
-unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers)
+unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *group,
+                              const double *hypers)
 {
-    return cz__rule_element_slots(optim->rule, hypers);
+    const unsigned master = group->has_masters ? cz__optim_master_bit(optim) : 0;
+    return cz__rule_element_slots(optim->rule, hypers) | master;
 }
 
 static cz_status check_call(const cz_optim *optim, int64_t param_group, const char *name)
@@ -292,7 +319,7 @@ static cz_status try_value(cz_optim *optim, cz__optim_group *group, const char *
     CZ_TRY(cz__rule_set(optim->rule, optim->values, name, value));
     CZ_TRY(cz__rule_check(optim->rule, optim->values));
     CZ_TRY(cz__rule_check_type(optim->rule, optim->values, optim->dtype));
-    group->slots_wanted = cz__optim_slots_used(optim, optim->values);
+    group->slots_wanted = cz__optim_slots_used(optim, group, optim->values);
     return CZ_OK;
 }
 

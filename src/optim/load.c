@@ -20,6 +20,7 @@ typedef struct cz__loaded_param {
     int64_t steps;
     unsigned slots;    /* bit e: it has element slot e */
     unsigned outlined; /* bit e: and without its elements */
+    bool is_value;     /* a master, and it has none here: it becomes the value */
     bool listed;       /* in its parameter group */
     bool kept;         /* what it has is what it will have */
 } cz__loaded_param;
@@ -222,17 +223,12 @@ static cz_status load_step(cz__load *load, int64_t param, const cz_state_dict *e
     return CZ_OK;
 }
 
-static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict *entry, int slot)
+static cz_status check_tensor(const cz__load *load, int64_t param, const cz_state_dict *entry,
+                              const char *name)
 {
     const cz_optim *optim = load->optim;
     const cz_tensor *value = cz__model_value(optim->model, param);
-    const char *name = cz__optim_element_slot(optim, slot).name;
     cz_tensor tensor;
-    if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT) {
-        load->params[param].slots |= 1u << slot;
-        load->params[param].outlined |= 1u << slot;
-        return CZ_OK;
-    }
     CZ_TRY(cz_state_dict_get_tensor(entry, name, &tensor));
     if (!cz__converts(tensor.dtype))
         return cz__fail(CZ_ERR_ARGUMENT, "load: '%s' of parameter '%.60s' is %s, wanted floating",
@@ -247,8 +243,36 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
                         " in %d: their shapes differ",
                         name, cz__model_name(optim->model, param), cz_tensor_count(&tensor),
                         tensor.dimensions, cz_tensor_count(value), value->dimensions);
+    return CZ_OK;
+}
+
+static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict *entry, int slot)
+{
+    const char *name = cz__optim_element_slot(load->optim, slot).name;
+    if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT)
+        load->params[param].outlined |= 1u << slot;
+    else
+        CZ_TRY(check_tensor(load, param, entry, name));
     load->params[param].slots |= 1u << slot;
     return CZ_OK;
+}
+
+/* A master of a parameter that has none here. Those of an outline are elsewhere. */
+static cz_status load_value_from_master(cz__load *load, int64_t param, const cz_state_dict *entry)
+{
+    if (load->outline && cz_state_dict_kind(entry, CZ__MASTER) == CZ_STATE_TEXT)
+        return CZ_OK;
+    CZ_TRY(check_tensor(load, param, entry, CZ__MASTER));
+    load->params[param].is_value = true;
+    return CZ_OK;
+}
+
+/* Is it of a master, and does the parameter do without one? */
+static bool has_no_master(const cz__load *load, int64_t param, const char *key)
+{
+    const cz_optim *optim = load->optim;
+    return strcmp(key, CZ__MASTER) == 0 && optim->dtype == CZ_F32 && !optim->rule->update_tensor &&
+           !(cz__optim_slots_in_use(optim, param) & cz__optim_master_bit(optim));
 }
 
 /* One value of a parameter's state. */
@@ -258,6 +282,8 @@ static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *
     const cz_optim *optim = load->optim;
     if (strcmp(key, "step") == 0)
         return load_step(load, param, entry);
+    if (has_no_master(load, param, key))
+        return load_value_from_master(load, param, entry);
     for (int e = 0; e < optim->slot_count; e++)
         if (strcmp(cz__optim_element_slot(optim, e).name, key) == 0)
             return load_tensor(load, param, entry, e);
@@ -287,17 +313,19 @@ static cz_status check_complete(const cz__load *load, int64_t param)
 {
     const cz_optim *optim = load->optim;
     const cz__loaded_param *p = &load->params[param];
-    const unsigned in_use =
-        cz__optim_slots_used(optim, load->groups[optim->group_of[param]].hypers);
+    const int64_t g = optim->group_of[param];
+    const unsigned in_use = cz__optim_slots_used(optim, &optim->groups[g], load->groups[g].hypers) &
+                            ~cz__optim_master_bit(optim);
+    const unsigned of_rule = p->slots & ~cz__optim_master_bit(optim);
     const bool counts = cz__optim_counts_steps(optim);
     if (!p->outlined) {
         for (int e = 0; e < optim->slot_count; e++)
-            if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
+            if (in_use >> e & 1u && !(p->slots >> e & 1u) && (of_rule || (counts && p->steps > 0)))
                 return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
                                 cz__model_name(optim->model, param),
                                 cz__optim_element_slot(optim, e).name);
     }
-    if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
+    if (counts && of_rule && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
         return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
                         cz__model_name(optim->model, param));
     return check_scalars(load, param);
@@ -396,7 +424,8 @@ static cz_status reserve(cz__load *load)
 {
     cz_optim *optim = load->optim;
     for (int64_t g = 0; g < optim->group_count; g++)
-        optim->groups[g].slots_wanted |= cz__optim_slots_used(optim, load->groups[g].hypers);
+        optim->groups[g].slots_wanted |=
+            cz__optim_slots_used(optim, &optim->groups[g], load->groups[g].hypers);
     for (int64_t p = 0; p < optim->param_count; p++)
         optim->expected[p] = load->params[p].slots;
     const cz_status status = cz__optim_reserve(optim, &optim->shard);
@@ -428,19 +457,22 @@ cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *
     return status;
 }
 
+static uint64_t mix_tensor(const cz__loaded_param *param, const char *name, uint64_t print)
+{
+    cz_tensor tensor;
+    if (cz_state_dict_get_tensor(param->entry, name, &tensor) != CZ_OK)
+        return print;
+    return cz__fingerprint_elements(print, tensor.data,
+                                    (size_t)cz_tensor_count(&tensor) * cz_dtype_size(tensor.dtype));
+}
+
 /* Elements of slots that come with the dictionary. */
 static uint64_t mix_slots(const cz__load *load, const cz__loaded_param *param, uint64_t print)
 {
-    for (int e = 0; e < load->optim->slot_count; e++) {
-        cz_tensor tensor;
-        if (!((param->slots & ~param->outlined) >> e & 1u) || param->kept ||
-            cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(load->optim, e).name,
-                                     &tensor) != CZ_OK)
-            continue;
-        print = cz__fingerprint_elements(
-            print, tensor.data, (size_t)cz_tensor_count(&tensor) * cz_dtype_size(tensor.dtype));
-    }
-    return print;
+    for (int e = 0; e < load->optim->slot_count; e++)
+        if ((param->slots & ~param->outlined) >> e & 1u && !param->kept)
+            print = mix_tensor(param, cz__optim_element_slot(load->optim, e).name, print);
+    return param->is_value ? mix_tensor(param, CZ__MASTER, print) : print;
 }
 
 uint64_t cz__load_fingerprint(const cz__load *load)
@@ -470,23 +502,22 @@ static void take_group(cz_optim *optim, cz__optim_group *group, cz__loaded_group
     loaded->extras = NULL;
     for (int h = 0; h < optim->rule->hyper_count; h++)
         group->hypers[h] = loaded->hypers[h];
-    group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group->hypers);
+    group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group, group->hypers);
     memset(group->prepared, 0, CZ__PREPARED * sizeof *group->prepared);
 }
 
-/* The elements of one slot of a span, in this optimizer's type. */
-static void take_elements(cz_optim *optim, const cz__local_span *span, int slot,
-                          const cz_tensor *tensor)
+/* Elements [begin, end) of a tensor, in that type. */
+static void take_elements(const cz_device *device, cz_dtype dtype, char *to, const cz_tensor *from,
+                          int64_t begin, int64_t end)
 {
     char block[4096];
-    const int64_t room = (int64_t)(sizeof block / optim->element_size);
-    char *to = optim->shard.slots[(span - optim->shard.spans) * optim->slot_count + slot];
-    for (int64_t at = span->begin; at < span->end; at += room) {
-        const int64_t count = span->end - at < room ? span->end - at : room;
-        const size_t bytes = (size_t)count * optim->element_size;
-        cz__convert(optim->dtype, block, tensor->dtype,
-                    (const char *)tensor->data + (size_t)at * cz_dtype_size(tensor->dtype), count);
-        (void)optim->device->copy(NULL, to, block, bytes);
+    const int64_t room = (int64_t)(sizeof block / cz_dtype_size(dtype));
+    for (int64_t at = begin; at < end; at += room) {
+        const int64_t count = end - at < room ? end - at : room;
+        const size_t bytes = (size_t)count * cz_dtype_size(dtype);
+        cz__convert(dtype, block, from->dtype,
+                    (const char *)from->data + (size_t)at * cz_dtype_size(from->dtype), count);
+        (void)device->copy(NULL, to, block, bytes);
         to += bytes;
     }
 }
@@ -497,22 +528,35 @@ static void take_slots(cz__load *load, int64_t place)
     cz_optim *optim = load->optim;
     const cz__local_span *span = &optim->shard.spans[place];
     const cz__loaded_param *param = &load->params[span->param];
-    const size_t bytes = (size_t)(span->end - span->begin) * optim->element_size;
-    if (bytes > 0 && !param->kept) {
+    const size_t count = (size_t)(span->end - span->begin);
+    if (count > 0 && !param->kept) {
         for (int e = 0; e < optim->slot_count; e++) {
             cz_tensor tensor;
+            char *slot = optim->shard.slots[place * optim->slot_count + e];
             if (param->outlined >> e & 1u)
                 continue;
             if (param->slots >> e & 1u) {
                 (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e).name,
                                                &tensor);
-                take_elements(optim, span, e, &tensor);
+                take_elements(span->device, cz__optim_slot_dtype(optim, span->param, e), slot,
+                              &tensor, span->begin, span->end);
             } else if (span->slots >> e & 1u) {
-                (void)optim->device->zero(NULL, optim->shard.slots[place * optim->slot_count + e],
-                                          bytes);
+                (void)optim->device->zero(NULL, slot,
+                                          count * cz__optim_slot_size(optim, span->param, e));
             }
         }
     }
+}
+
+static void take_value(const cz__load *load, int64_t param)
+{
+    const cz_optim *optim = load->optim;
+    const cz_tensor *value = cz__model_value(optim->model, param);
+    cz_tensor tensor;
+    if (load->params[param].is_value &&
+        cz_state_dict_get_tensor(load->params[param].entry, CZ__MASTER, &tensor) == CZ_OK)
+        take_elements(cz__device_of(value), value->dtype, optim->tables.values[param], &tensor, 0,
+                      cz_tensor_count(value));
 }
 
 void cz__load_commit(cz__load *load)
@@ -525,6 +569,7 @@ void cz__load_commit(cz__load *load)
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         take_slots(load, s);
     for (int64_t p = 0; p < optim->param_count; p++) {
+        take_value(load, p);
         if (optim->shard.first_span[p] < 0 || load->params[p].kept)
             continue;
         optim->steps[p] = load->params[p].steps;

@@ -20,8 +20,10 @@ typedef struct cz__extra {
 typedef struct cz__optim_group {
     int64_t *params; /* owned */
     int64_t param_count;
-    double *hypers;    /* owned, in the order of the rule's specs */
-    cz__extra *extras; /* owned; hyper-parameters that were added */
+    cz_dtype state_dtype; /* of its element slots, masters apart */
+    bool has_masters;     /* its 16-bit values */
+    double *hypers;       /* owned, in the order of the rule's specs */
+    cz__extra *extras;    /* owned; hyper-parameters that were added */
     int extra_count;
     unsigned slots_used;    /* bit e: these values use element slot e */
     unsigned slots_wanted;  /* bit e: memory is needed for it; differs while values change only */
@@ -58,9 +60,10 @@ typedef struct cz__optim_shard {
      * of a step, and what the first pass prepared for the second. */
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
-    cz__arena *scratch;     /* owned; one on each device, for the largest whole tensor there */
-    bool in_parts;          /* spans may be updated by several threads */
-    int parts;              /* so many have scratch memory */
+    /* Owned; one on each device, for the largest whole tensor there, or for tiles in f32. */
+    cz__arena *scratch;
+    bool in_parts; /* spans may be updated by several threads */
+    int parts;     /* so many have scratch memory */
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;
 
@@ -70,11 +73,16 @@ struct cz_optim {
     /* The first parameter's; others are of the same type, and what one of a type does it does for
      * all: kernels, copies. Memory is had on each. */
     const cz_device *device;
-    cz_dtype dtype;
-    size_t element_size;
+    cz_dtype dtype;   /* in which kernels compute; of whole tensors: the values' */
+    cz_master master; /* of groups that say nothing else, as the next one */
+    cz_dtype state_dtype;
+    uint64_t seed;
+    bool is_mixed; /* some value, gradient or state is of another type than `dtype` */
+    double factor; /* of the present step's gradients, as far as they are of another type */
     cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
     cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
-    int slot_count;             /* element slots of the rule */
+    int slot_count;             /* element slots: the rule's, and that of masters */
+    int master_slot;            /* the last one; -1: no value has 16 bits */
     int scalar_count;           /* its scalar slots, "step" left out */
     bool froze;
     bool stepped; /* at least once */
@@ -144,6 +152,40 @@ void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard
  * has used, that are expected. Nothing was changed on failure. */
 cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard);
 
+/* ---- types.c ---- */
+
+/* Of these slots of its group, those that a parameter has: only 16-bit values have a master. And
+ * those that its values use now. */
+unsigned cz__optim_slots_of(const cz_optim *optim, int64_t param, unsigned slots);
+unsigned cz__optim_slots_in_use(const cz_optim *optim, int64_t param);
+static inline bool cz__has_16_bits(cz_dtype dtype)
+{
+    return dtype == CZ_F16 || dtype == CZ_BF16;
+}
+/* Bytes of an element of its gradient, and of a slot. */
+static inline size_t cz__optim_gradient_size(const cz_optim *optim, int64_t param)
+{
+    return cz_dtype_size(cz__model_gradient_dtype(optim->model, param));
+}
+static inline size_t cz__optim_slot_size(const cz_optim *optim, int64_t param, int slot)
+{
+    return cz_dtype_size(cz__optim_slot_dtype(optim, param, slot));
+}
+/* The fewest bytes of an element of anything that is updated. */
+static inline size_t cz__optim_smallest_size(const cz_optim *optim)
+{
+    return optim->is_mixed ? sizeof(uint16_t) : cz_dtype_size(optim->dtype);
+}
+/* Element slots of the rule; and the bit of the one of masters. */
+static inline int cz__optim_rule_slots(const cz_optim *optim)
+{
+    return optim->master_slot < 0 ? optim->slot_count : optim->master_slot;
+}
+static inline unsigned cz__optim_master_bit(const cz_optim *optim)
+{
+    return optim->master_slot < 0 ? 0u : 1u << optim->master_slot;
+}
+
 /* ---- state.c ---- */
 
 /* These element slots of a parameter, and its scalars, come into use if they are not: they get
@@ -159,14 +201,18 @@ double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t p
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
+/* Now that it is known in which type kernels compute: the types of groups that said none, and can
+ * they be had? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
+cz_status cz__optim_settle_types(cz_optim *optim);
 /* One more, not checked against the others. It is counted, even if it failed, unless there was no
  * memory. */
 cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group);
 /* Some value of some group is another one. */
 void cz__optim_groups_changed(cz_optim *optim);
-/* Which element slots these values use; bit e is the e-th of the rule's slots that are no
- * scalars. */
-unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers);
+/* Which element slots a group uses with these values; bit e is the e-th of the rule's slots that
+ * are no scalars, the one after them that of masters. */
+unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *group,
+                              const double *hypers);
 /* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
 cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
 
@@ -181,13 +227,39 @@ typedef struct cz__piece {
     int64_t place; /* of the span */
     int64_t first, count;
     const char *gradient; /* of the parameter's element 0 */
+    cz_dtype dtype;       /* the gradient's */
+    double factor;        /* that is multiplied with it first, in f32: its memory stays as it is */
     int part;
 } cz__piece;
+/* From the span's first element on, without any: its gradient as the model has it. */
+cz__piece cz__optim_piece(const cz_optim *optim, int64_t place, const void *gradient);
 void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared);
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                                  const cz__prepared *prepared, cz_sum *sums);
-uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param_group);
+uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param);
+
+/* ---- mixed.c ---- */
+
+/* Where a piece is now: another optimizer may have moved the value into its buckets, or back. */
+typedef struct cz__span_memory {
+    int64_t count;
+    char *value;
+    const char *gradient;
+    void *slots[CZ__RULE_SLOTS]; /* the rule's; NULL where not in use */
+} cz__span_memory;
+/* Elements of a tile, and of its row in f32, such that rows are not at one place within pages. */
+enum { CZ__TILE = 1024, CZ__ROW = CZ__TILE + 48 };
+/* Scratch memory that a part needs. */
+static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
+{
+    const size_t rows = 2 + (size_t)optim->slot_count;
+    return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
+}
+/* The kernel over a piece; with `sums` the rule's first pass. */
+void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
+                            const cz__prepared *prepared, const cz__span_memory *memory,
+                            cz_sum *sums);
 
 /* ---- parts.c ---- */
 

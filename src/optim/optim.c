@@ -26,7 +26,41 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
     return cz__fail_in(status, what);
 }
 
-/* One type, one type of device, dense: as the optimizer has it. And the rule takes it. */
+/* In what type kernels compute for values of this one. Rules that need whole tensors get them as
+ * they are. */
+static cz_dtype computed_in(const cz_rule *rule, cz_dtype dtype)
+{
+    return cz__has_16_bits(dtype) && !rule->update_tensor ? CZ_F32 : dtype;
+}
+
+/* Who asks for 16 bits gets them where the rule and the device can. */
+static cz_status check_types(const cz_optim *optim, int64_t param)
+{
+    const cz_tensor *value = cz__model_value(optim->model, param);
+    const char *name = cz__model_name(optim->model, param);
+    const cz__optim_group *group = &optim->groups[optim->group_of[param]];
+    const cz_dtype gradient = cz__model_gradient_dtype(optim->model, param);
+    const cz_device *device = cz__device_of(value);
+    const bool narrow = value->dtype != optim->dtype, by_chance = narrow && !group->has_masters;
+    if (optim->rule->update_tensor && gradient != value->dtype)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s' is %s and its gradient %s: rule %s updates whole "
+                        "tensors, of one type",
+                        name, cz_dtype_name(value->dtype), cz_dtype_name(gradient),
+                        optim->rule->name);
+    if ((by_chance || group->state_dtype != optim->dtype) && !device->convert_stochastic)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s': device %s cannot round by chance to %s", name,
+                        device->name, cz_dtype_name(by_chance ? value->dtype : group->state_dtype));
+    if (narrow && group->has_masters && !device->refresh)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s': device %s has no copies in f32 of %s values", name,
+                        device->name, cz_dtype_name(value->dtype));
+    return CZ_OK;
+}
+
+/* One type to compute in, one type of device, dense: as the optimizer has it. And the rule takes
+ * it. */
 static cz_status check_param(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz__model_value(optim->model, param);
@@ -34,17 +68,27 @@ static cz_status check_param(const cz_optim *optim, int64_t param)
     if (value->layout != CZ_DENSE)
         return cz__fail(CZ_ERR_UNSUPPORTED, "optim: parameter '%s' is sparse, %s takes dense ones",
                         name, optim->rule->name);
-    if (value->dtype != optim->dtype)
+    if (computed_in(optim->rule, value->dtype) != optim->dtype)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim: parameter '%s' is %s, '%s' is %s: an optimizer has parameters of "
-                        "one type; make one for each, with groups of its own",
+                        "one type, or of f32, bf16 and f16; make one for each, with groups of its "
+                        "own",
                         name, cz_dtype_name(value->dtype),
-                        cz__model_name(optim->model, optim->first), cz_dtype_name(optim->dtype));
+                        cz__model_name(optim->model, optim->first),
+                        cz_dtype_name(cz__model_value(optim->model, optim->first)->dtype));
     if (!cz__device_same_type(cz__device_of(value), optim->device))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz__model_name(optim->model, optim->first),
                         optim->device->name);
+    CZ_TRY(check_types(optim, param));
     return ask_rule(optim->rule, name, value);
+}
+
+static bool is_mixed(const cz_optim *optim, int64_t param)
+{
+    return cz__model_value(optim->model, param)->dtype != optim->dtype ||
+           cz__model_gradient_dtype(optim->model, param) != optim->dtype ||
+           optim->groups[optim->group_of[param]].state_dtype != optim->dtype;
 }
 
 /* The first parameter in a group decides what the optimizer takes. */
@@ -57,10 +101,12 @@ static cz_status check_params(cz_optim *optim)
         if (optim->first < 0) {
             const cz_tensor *value = cz__model_value(optim->model, p);
             optim->first = p;
-            optim->dtype = value->dtype;
+            optim->dtype = computed_in(optim->rule, value->dtype);
             optim->device = cz__device_of(value);
+            CZ_TRY(cz__optim_settle_types(optim));
         }
         CZ_TRY(check_param(optim, p));
+        optim->is_mixed = optim->is_mixed || is_mixed(optim, p);
     }
     return CZ_OK;
 }
@@ -69,7 +115,6 @@ static cz_status find_kernels(cz_optim *optim)
 {
     const cz_rule *rule = optim->rule;
     const cz_dtype type = optim->dtype;
-    optim->element_size = cz_dtype_size(type);
     if (rule->update_tensor)
         return CZ_OK;
     optim->kernel = rule->find_kernel
@@ -79,20 +124,42 @@ static cz_status find_kernels(cz_optim *optim)
         optim->sums_kernel = rule->find_sums(optim->device, type, type, type, rule->context);
     if (!optim->kernel || (rule->sum_count > 0 && !optim->sums_kernel))
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "optim: parameter '%s': device %s has no kernel of rule %s for %s%s%s",
+                        "optim: parameter '%s': device %s has no kernel of rule %s for %s%s",
                         cz__model_name(optim->model, optim->first), optim->device->name, rule->name,
-                        cz_dtype_name(type), optim->kernel ? "'s partial sums" : "",
-                        type == CZ_F16 || type == CZ_BF16
-                            ? ": let the parameter be an f32 copy, and round it after each step"
-                            : "");
+                        cz_dtype_name(type), optim->kernel ? "'s partial sums" : "");
+    return CZ_OK;
+}
+
+/* A slot for masters where some value may want one. */
+static cz_status count_slots(cz_optim *optim)
+{
+    bool narrow = false;
+    optim->master_slot = -1;
+    while (cz__optim_element_slot(optim, optim->slot_count).name)
+        optim->slot_count++;
+    for (int64_t p = 0; p < optim->param_count; p++)
+        narrow = narrow || cz__has_16_bits(cz__model_value(optim->model, p)->dtype);
+    if (!narrow || optim->rule->update_tensor)
+        return CZ_OK;
+    for (int i = 0; i < optim->rule->slot_count; i++)
+        if (strcmp(cz__rule_slot(optim->rule, i).name, CZ__MASTER) == 0)
+            return cz__fail(CZ_ERR_UNSUPPORTED,
+                            "optim: rule %s has a slot '%s', which is the name of that of masters "
+                            "of 16-bit values",
+                            optim->rule->name, CZ__MASTER);
+    if (optim->slot_count == CZ__RULE_SLOTS)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: rule %s has %d slots, and none is left for masters of 16-bit "
+                        "values",
+                        optim->rule->name, optim->slot_count);
+    optim->master_slot = optim->slot_count++;
     return CZ_OK;
 }
 
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
-    while (cz__optim_element_slot(optim, optim->slot_count).name)
-        optim->slot_count++;
+    CZ_TRY(count_slots(optim));
     while (cz__optim_scalar_slot(optim, optim->scalar_count).name)
         optim->scalar_count++;
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
@@ -168,7 +235,10 @@ const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
     cz_optim_options, CZ__OPTION(cz_optim_options, groups, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_optim_options, group_count, CZ__COMPARED_APART, CZ__FROM(0)),
     CZ__OPTION(cz_optim_options, threads, CZ__LOCAL, CZ__FROM(0)),
-    CZ__OPTION(cz_optim_options, reserved, CZ__LOCAL, CZ__RESERVED));
+    CZ__OPTION(cz_optim_options, reserved, CZ__LOCAL, CZ__RESERVED),
+    CZ__OPTION(cz_optim_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
+    CZ__OPTION(cz_optim_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY));
 
 static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
                              const cz_optim_options *theirs)
@@ -176,6 +246,10 @@ static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
     cz_optim_options options;
     CZ_TRY(cz__options_read(&options, &cz__optim_options, theirs, "optim"));
     CZ_TRY(count_threads(optim, &options));
+    optim->master = options.master;
+    optim->state_dtype = options.state_dtype;
+    optim->seed = options.seed;
+    optim->factor = 1;
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
@@ -280,8 +354,11 @@ cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
 static cz_status check_group(cz_optim *optim, const cz__optim_group *group)
 {
     CZ_TRY(cz__rule_check_type(optim->rule, group->hypers, optim->dtype));
-    for (int64_t i = 0; i < group->param_count; i++)
+    CZ_TRY(cz__optim_settle_types(optim));
+    for (int64_t i = 0; i < group->param_count; i++) {
         CZ_TRY(check_param(optim, group->params[i]));
+        optim->is_mixed = optim->is_mixed || is_mixed(optim, group->params[i]);
+    }
     return check_memory_of(optim, group->params, group->param_count);
 }
 
@@ -362,7 +439,7 @@ cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none)
             CZ_TRY(cz_model_set_gradient(optim->model, p, NULL));
             continue;
         }
-        const size_t bytes = (size_t)cz_tensor_count(gradient) * optim->element_size;
+        const size_t bytes = (size_t)cz_tensor_count(gradient) * cz_dtype_size(gradient->dtype);
         CZ_TRY(optim->device->zero(NULL, gradient->data, bytes));
     }
     return CZ_OK;

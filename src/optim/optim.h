@@ -64,8 +64,17 @@ cz__progress cz__optim_progress(const cz_optim *optim);
 /* Is some span of this parameter here (or its step count, if it is empty)? */
 bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
-/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; the name is NULL if
- * there are fewer. */
+/* The name of the slot of masters, which is the last one where there is one. */
+#define CZ__MASTER "master_param"
+
+/* The type of an element slot of a parameter. */
+cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot);
+
+/* Is some value, gradient or state of another type than that in which kernels compute? */
+bool cz__optim_is_mixed(const cz_optim *optim);
+
+/* The e-th element slot, the rule's and then that of masters, and the rule's k-th scalar slot,
+ * "step" left out; the name is NULL if there are fewer. */
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e);
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k);
 int cz__optim_slot_count(const cz_optim *optim);
@@ -132,7 +141,9 @@ double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_ou
  * right. */
 int cz__norm_shift(const cz_optim *optim, const cz_sum *sum);
 void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shift, cz_sum *sum);
-void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor);
+/* In their memory; those of another type than kernels compute in on their way into the updates of
+ * this step. */
+void cz__norm_scale(cz_optim *optim, void *const *gradients, double factor);
 
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);
@@ -157,6 +168,7 @@ typedef struct cz__prepared {
     int64_t step; /* 0: nothing yet */
     unsigned flags;
     double coefficients[CZ_RULE_COEFFICIENTS];
+    uint64_t key; /* of the parameter in this step: of its rounding by chance */
 } cz__prepared;
 
 /* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ):
@@ -164,12 +176,15 @@ typedef struct cz__prepared {
  * elements and counts the step. The gradient is that of the tile's first element. */
 typedef struct cz__tiles {
     cz_optim *optim;
-    int64_t param; /* the present one; -1: none yet */
+    cz_dtype dtype; /* of gradients that are given; it begins as the one in which kernels compute */
+    int64_t param;  /* the present one; -1: none yet */
     int64_t place;
-    cz__prepared prepared;  /* for it */
-    double factor;          /* gradients are multiplied by it first; 1: they are not */
-    void *const *gradients; /* with another factor: each parameter's element 0 */
-    cz_sum *squares;        /* cz__norm_add_tile() adds to it */
+    cz__prepared prepared; /* for it */
+    double factor;         /* gradients are multiplied by it first; 1: they are not */
+    /* With another factor: each parameter's element 0, where that is to be done in memory: not for
+     * parameters whose gradients are of another type than kernels compute in. */
+    void *const *gradients;
+    cz_sum *squares; /* cz__norm_add_tile() adds to it */
 } cz__tiles;
 bool cz__optim_takes_tiles(const cz_optim *optim);
 cz__tiles cz__optim_tiles(cz_optim *optim);

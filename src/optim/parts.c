@@ -43,7 +43,7 @@ static int64_t elements_of(const cz_optim *optim, int64_t place)
 static void cut_up(batch *b, int parts)
 {
     const cz_optim *optim = b->optim;
-    const int64_t line = (int64_t)(CZ__LINE / optim->element_size);
+    const int64_t line = (int64_t)(CZ__LINE / cz__optim_smallest_size(optim));
     int64_t before = 0, row = -1, last = -1;
     int part = 0;
     for (int64_t s = b->begin; s < b->end; s++) {
@@ -81,7 +81,10 @@ static void do_part(void *context, int part)
         last = param;
         const int64_t first = s == begin.place ? begin.element : 0;
         const int64_t stop = s == end.place ? end.element : elements_of(optim, s);
-        const cz__piece piece = {s, first, stop - first, gradient, part};
+        cz__piece piece = cz__optim_piece(optim, s, gradient);
+        piece.first = first;
+        piece.count = stop - first;
+        piece.part = part;
         if (piece.count > 0)
             b->visit(b, &piece, row);
     }
@@ -126,7 +129,7 @@ static void begin_params(cz_optim *optim, batch *b)
         }
         b->elements += span->end - span->begin;
         b->bytes +=
-            (uint64_t)(span->end - span->begin) * cz__optim_element_traffic(optim, span->group);
+            (uint64_t)(span->end - span->begin) * cz__optim_element_traffic(optim, span->param);
     }
 }
 
@@ -151,7 +154,7 @@ static batch all_spans(const cz_optim *optim, void *const *gradients)
     for (int64_t s = 0; s < b.end; s++)
         if (gradient_of(optim, optim->shard.spans[s].param, gradients))
             b.elements += elements_of(optim, s);
-    b.bytes = (uint64_t)b.elements * optim->element_size;
+    b.bytes = (uint64_t)b.elements * cz__optim_smallest_size(optim);
     return b;
 }
 
@@ -221,8 +224,8 @@ static void add_squares(const batch *b, const cz__piece *piece, int64_t row)
 {
     const cz_optim *optim = b->optim;
     const int64_t offset = optim->shard.spans[piece->place].begin + piece->first;
-    (void)optim->device->add_squares(NULL, optim->dtype, piece->count,
-                                     piece->gradient + (size_t)offset * optim->element_size,
+    (void)optim->device->add_squares(NULL, piece->dtype, piece->count,
+                                     piece->gradient + (size_t)offset * cz_dtype_size(piece->dtype),
                                      &optim->part_sums[piece->part]);
 }
 
@@ -241,8 +244,10 @@ static void scale(const batch *b, const cz__piece *piece, int64_t row)
     const cz_optim *optim = b->optim;
     const int64_t param = optim->shard.spans[piece->place].param;
     const int64_t offset = optim->shard.spans[piece->place].begin + piece->first;
-    (void)optim->device->scale(NULL, optim->dtype, b->factor, piece->count,
-                               (char *)b->gradients[param] + (size_t)offset * optim->element_size);
+    const size_t size = cz_dtype_size(piece->dtype);
+    if (piece->dtype == optim->dtype)
+        (void)optim->device->scale(NULL, optim->dtype, b->factor, piece->count,
+                                   (char *)b->gradients[param] + (size_t)offset * size);
 }
 
 void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, double factor)
@@ -259,7 +264,9 @@ void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, doub
 static cz__piece whole(const cz_optim *optim, int64_t place, const char *gradient)
 {
     const cz__local_span *span = &optim->shard.spans[place];
-    return (cz__piece){.place = place, .count = span->end - span->begin, .gradient = gradient};
+    cz__piece piece = cz__optim_piece(optim, place, gradient);
+    piece.count = span->end - span->begin;
+    return piece;
 }
 
 /* And its step count. Returns the bytes that were read and written. */
@@ -275,7 +282,7 @@ static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradien
         elements += (uint64_t)piece.count;
     }
     optim->steps[param]++;
-    return elements * cz__optim_element_traffic(optim, optim->group_of[param]);
+    return elements * cz__optim_element_traffic(optim, param);
 }
 
 static void add_sums_of_param(cz_optim *optim, int64_t param, const char *gradient)

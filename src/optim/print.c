@@ -50,12 +50,12 @@ static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visito
             .slot = slot,
             .begin = span->begin,
             .end = span->end,
-            .dtype = optim->dtype,
+            .dtype = cz__optim_slot_dtype(optim, span->param, e),
             .device = span->device,
             .data = optim->shard.slots[s * optim->slot_count + e],
             .key = cz__print_key(cz__model_name(optim->model, span->param), slot)};
         if (optim->used[span->param] >> e & span->slots >> e & 1u)
-            CZ_TRY(visit_run(&run, optim->element_size, visit, context));
+            CZ_TRY(visit_run(&run, cz_dtype_size(run.dtype), visit, context));
     }
     return CZ_OK;
 }

@@ -16,13 +16,13 @@ cz__progress cz__optim_progress(const cz_optim *optim)
 }
 
 /* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it
- * what is in use. */
+ * what is in use. A master that has not been used yet says nothing that the value does not. */
 static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
 {
-    const int64_t group = optim->group_of[param];
-    if (group < 0 || !progress->used[param])
+    if (optim->group_of[param] < 0 || !progress->used[param])
         return 0;
-    return progress->used[param] | optim->groups[group].slots_used;
+    return progress->used[param] |
+           (cz__optim_slots_in_use(optim, param) & ~cz__optim_master_bit(optim));
 }
 
 /* The step count, and what the rule keeps beside it. */
@@ -43,7 +43,7 @@ static cz_status outline_slot(const cz_optim *optim, const cz__progress *progres
     if (!(progress->used[param] >> slot & 1u))
         return CZ_OK;
     return cz_state_dict_set_text(entry, cz__optim_element_slot(optim, slot).name,
-                                  cz_dtype_name(optim->dtype));
+                                  cz_dtype_name(cz__optim_slot_dtype(optim, param, slot)));
 }
 
 /* One that is in use without having been used yet holds what it starts with. */
@@ -52,12 +52,13 @@ static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, 
 {
     const cz_tensor *value = cz__model_value(optim->model, param);
     const cz_slot_spec spec = cz__optim_element_slot(optim, slot);
+    const cz_dtype dtype = cz__optim_slot_dtype(optim, param, slot);
     void *data;
-    CZ_TRY(cz_state_dict_add_tensor(entry, spec.name, optim->dtype, value->dimensions, value->shape,
-                                    &data));
+    CZ_TRY(
+        cz_state_dict_add_tensor(entry, spec.name, dtype, value->dimensions, value->shape, &data));
     if (progress->used[param] >> slot & 1u)
         return CZ_OK;
-    return cz_device_cpu()->fill(NULL, optim->dtype, cz__optim_first_value(optim, spec, param),
+    return cz_device_cpu()->fill(NULL, dtype, cz__optim_first_value(optim, spec, param),
                                  cz_tensor_count(value), data);
 }
 
@@ -160,12 +161,13 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
 static cz_status copy_slot(const cz_optim *optim, const cz__local_span *span, int slot,
                            cz_state_dict *dict)
 {
-    const size_t begin = (size_t)span->begin * optim->element_size;
+    const size_t size = cz__optim_slot_size(optim, span->param, slot);
+    const size_t begin = (size_t)span->begin * size;
     char *to = cz__optim_dict_slot(optim, dict, span->param, slot);
     return optim->device->copy(
         NULL, to + begin,
         optim->shard.slots[(span - optim->shard.spans) * optim->slot_count + slot],
-        (size_t)(span->end - span->begin) * optim->element_size);
+        (size_t)(span->end - span->begin) * size);
 }
 
 static cz_status copy_slots(const cz_optim *optim, const cz__progress *progress,

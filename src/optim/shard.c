@@ -22,7 +22,7 @@ int cz__optim_parts(const cz_optim *optim)
 bool cz__optim_works_in_parts(const cz_optim *optim)
 {
     return optim->kernel_threads && optim->shard.in_parts &&
-           (!optim->rule->update_tensor || optim->shard.parts == cz__optim_parts(optim));
+           (!optim->shard.scratch || optim->shard.parts == cz__optim_parts(optim));
 }
 
 /* Is all of it in the host's memory, and does what is here of a parameter lie in one row? */
@@ -41,7 +41,8 @@ static int parts_of(const cz_optim *optim, const cz__optim_shard *shard)
     for (int64_t s = 0; s < shard->span_count; s++)
         elements += shard->spans[s].end - shard->spans[s].begin;
     const uint64_t arrays = 3 + 2 * (uint64_t)optim->slot_count;
-    const uint64_t parts = (uint64_t)elements * optim->element_size * arrays / optim->part_bytes;
+    const uint64_t size = cz_dtype_size(optim->dtype);
+    const uint64_t parts = (uint64_t)elements * size * arrays / optim->part_bytes;
     return parts < (uint64_t)optim->thread_count ? (int)parts : optim->thread_count;
 }
 
@@ -98,9 +99,17 @@ static void touch_memory(const cz_optim *optim, void *memory, size_t bytes)
 
 /* ---- spans and their memory ---- */
 
-static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
+static size_t span_bytes(const cz_optim *optim, const cz__local_span *span, int slot)
 {
-    return (size_t)(span->end - span->begin) * optim->element_size;
+    return (size_t)(span->end - span->begin) * cz__optim_slot_size(optim, span->param, slot);
+}
+
+/* Where a span's part of a slot begins, after so many bytes of others: groups have slots of several
+ * types. */
+static size_t span_offset(const cz_optim *optim, const cz__local_span *span, int slot, size_t bytes)
+{
+    const size_t size = cz__optim_slot_size(optim, span->param, slot);
+    return (bytes + size - 1) / size * size;
 }
 
 /* Slots that the span should have memory for and has not. */
@@ -108,7 +117,7 @@ static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
 {
     unsigned needed = optim->used[span->param] | optim->expected[span->param];
     if (optim->tables.trainable[span->param])
-        needed |= optim->groups[span->group].slots_wanted;
+        needed |= cz__optim_slots_of(optim, span->param, optim->groups[span->group].slots_wanted);
     return needed & ~span->slots;
 }
 
@@ -117,9 +126,11 @@ static size_t missing_bytes(const cz_optim *optim, const cz__optim_shard *shard,
                             const cz_device *device, int slot)
 {
     size_t bytes = 0;
-    for (int64_t s = 0; s < shard->span_count; s++)
-        if (shard->spans[s].device == device && missing_slots(optim, &shard->spans[s]) >> slot & 1u)
-            bytes += span_bytes(optim, &shard->spans[s]);
+    for (int64_t s = 0; s < shard->span_count; s++) {
+        const cz__local_span *span = &shard->spans[s];
+        if (span->device == device && missing_slots(optim, span) >> slot & 1u)
+            bytes = span_offset(optim, span, slot, bytes) + span_bytes(optim, span, slot);
+    }
     return bytes;
 }
 
@@ -197,16 +208,18 @@ static void deal_out(const cz_optim *optim, cz__optim_shard *shard, const cz__ar
     char *array = arena->memory;
     for (int e = 0; e < optim->slot_count; e++) {
         const size_t missing = missing_bytes(optim, shard, arena->device, e);
-        char *next = array;
+        char *const begin = array;
+        size_t bytes = 0;
         array += cz__slot_bytes(missing);
         if (arena->device == cz_device_cpu())
-            touch_memory(optim, next, missing);
+            touch_memory(optim, begin, missing);
         shard->state_bytes += missing;
         for (int64_t s = 0; s < shard->span_count; s++) {
             const cz__local_span *span = &shard->spans[s];
             if (span->device == arena->device && missing_slots(optim, span) >> e & 1u) {
-                shard->slots[s * optim->slot_count + e] = next;
-                next += span_bytes(optim, span);
+                bytes = span_offset(optim, span, e, bytes);
+                shard->slots[s * optim->slot_count + e] = begin + bytes;
+                bytes += span_bytes(optim, span, e);
             }
         }
     }
@@ -233,7 +246,7 @@ void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard
         if (!(span->slots >> slot & 1u))
             return NULL;
         return (char *)shard->slots[s * optim->slot_count + slot] +
-               (size_t)(element - span->begin) * optim->element_size;
+               (size_t)(element - span->begin) * cz__optim_slot_size(optim, param, slot);
     }
     return NULL;
 }
@@ -328,16 +341,21 @@ static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
     return CZ_OK;
 }
 
-/* The most that a whole tensor on a device needs. */
+static bool wants_scratch(const cz_rule *rule)
+{
+    return rule->update_tensor && rule->scratch_bytes;
+}
+
+/* The most that a whole tensor on a device needs, or tiles. */
 static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
                             const cz_device *device)
 {
     const cz_rule *rule = optim->rule;
-    size_t most = 0;
+    size_t most = cz__optim_mixed_scratch_bytes(optim);
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_tensor *value = cz__model_value(optim->model, shard->spans[s].param);
-        const size_t bytes =
-            shard->spans[s].device == device ? rule->scratch_bytes(value, rule->context) : 0;
+        const bool asks = wants_scratch(rule) && shard->spans[s].device == device;
+        const size_t bytes = asks ? rule->scratch_bytes(value, rule->context) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -347,7 +365,7 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
 {
     shard->parts = cz__optim_parts(optim);
-    if (!optim->rule->scratch_bytes)
+    if (!wants_scratch(optim->rule) && !optim->is_mixed)
         return CZ_OK;
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_device *device = shard->spans[s].device;
@@ -373,8 +391,7 @@ void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part
 static cz_status allocate_work(const cz_optim *optim, cz__optim_shard *shard)
 {
     const size_t rows = (size_t)shard->span_count, sums = (size_t)optim->rule->sum_count;
-    if (optim->rule->update_tensor)
-        return allocate_scratch(optim, shard);
+    CZ_TRY(allocate_scratch(optim, shard));
     if (sums == 0)
         return CZ_OK;
     shard->sums = cz__calloc(rows * sums, sizeof *shard->sums);

@@ -37,6 +37,8 @@ static cz_slot_spec slot_of_kind(const cz_rule *rule, cz_slot_kind kind, int k)
 
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e)
 {
+    if (e == optim->master_slot)
+        return (cz_slot_spec){.name = CZ__MASTER, .kind = CZ_SLOT_ELEMENT};
     return slot_of_kind(optim->rule, CZ_SLOT_ELEMENT, e);
 }
 
@@ -56,8 +58,25 @@ double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t p
     return optim->groups[optim->group_of[param]].hypers[place];
 }
 
+static void start_master(cz_optim *optim, int64_t param)
+{
+    const cz_dtype dtype = cz__model_value(optim->model, param)->dtype;
+    const char *value = optim->tables.values[param];
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (span->slots >> optim->master_slot & 1u)
+            (void)span->device->convert(
+                NULL, CZ_F32, optim->shard.slots[s * optim->slot_count + optim->master_slot], dtype,
+                value + (size_t)span->begin * cz_dtype_size(dtype), span->end - span->begin);
+    }
+}
+
 static void start_slot(cz_optim *optim, int64_t param, int e)
 {
+    if (e == optim->master_slot) {
+        start_master(optim, param);
+        return;
+    }
     const double value = cz__optim_first_value(optim, cz__optim_element_slot(optim, e), param);
     if (value == 0 && !signbit(value)) /* as memory is reserved */
         return;
@@ -65,7 +84,8 @@ static void start_slot(cz_optim *optim, int64_t param, int e)
         const cz__local_span *span = &optim->shard.spans[s];
         /* A device that cannot write to its own memory cannot run the kernel either. */
         if (span->slots >> e & 1u)
-            (void)span->device->fill(NULL, optim->dtype, value, span->end - span->begin,
+            (void)span->device->fill(NULL, cz__optim_slot_dtype(optim, param, e), value,
+                                     span->end - span->begin,
                                      optim->shard.slots[s * optim->slot_count + e]);
     }
 }
@@ -129,7 +149,7 @@ cz_status cz__optim_prepare(cz_optim *optim)
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         if (optim->tables.trainable[span->param])
-            cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
+            cz__optim_start(optim, span->param, cz__optim_slots_in_use(optim, span->param));
     }
     return CZ_OK;
 }
@@ -199,7 +219,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
             continue;
         if (optim->used[param] & span->slots & 1u << e)
             *data = (const char *)optim->shard.slots[s * optim->slot_count + e] +
-                    (size_t)(begin - span->begin) * optim->element_size;
+                    (size_t)(begin - span->begin) * cz__optim_slot_size(optim, param, e);
         *count = span->end - begin;
         break;
     }

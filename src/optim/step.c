@@ -30,7 +30,8 @@ static char *gradient_of(const cz_optim *optim, const cz__local_span *span, void
     if (span->begin == span->end || !gradients[span->param] ||
         !optim->tables.trainable[span->param])
         return NULL;
-    return (char *)gradients[span->param] + (size_t)span->begin * optim->element_size;
+    return (char *)gradients[span->param] +
+           (size_t)span->begin * cz__optim_gradient_size(optim, span->param);
 }
 
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
@@ -43,8 +44,9 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
         const cz__local_span *span = &optim->shard.spans[s];
         const char *gradient = gradient_of(optim, span, gradients);
         if (gradient) /* a floating type: there is an update kernel for it */
-            (void)optim->device->add_squares(NULL, optim->dtype, span->end - span->begin, gradient,
-                                             sum);
+            (void)optim->device->add_squares(NULL,
+                                             cz__model_gradient_dtype(optim->model, span->param),
+                                             span->end - span->begin, gradient, sum);
     }
     cz__sum_settle(sum);
 }
@@ -63,14 +65,16 @@ void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shi
         const cz__local_span *span = &optim->shard.spans[s];
         const char *gradient = gradient_of(optim, span, gradients);
         if (gradient)
-            (void)cz__add_squares(optim->device, optim->dtype, span->end - span->begin, gradient,
-                                  shift, sum);
+            (void)cz__add_squares(optim->device,
+                                  cz__model_gradient_dtype(optim->model, span->param),
+                                  span->end - span->begin, gradient, shift, sum);
     }
     cz__sum_settle(sum);
 }
 
-void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor)
+void cz__norm_scale(cz_optim *optim, void *const *gradients, double factor)
 {
+    optim->factor = factor;
     if (cz__optim_works_in_parts(optim)) {
         cz__norm_scale_in_parts(optim, gradients, factor);
         return;
@@ -78,7 +82,7 @@ void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         char *gradient = gradient_of(optim, span, gradients);
-        if (gradient)
+        if (gradient && cz__model_gradient_dtype(optim->model, span->param) == optim->dtype)
             (void)optim->device->scale(NULL, optim->dtype, factor, span->end - span->begin,
                                        gradient);
     }
@@ -175,6 +179,7 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     CZ_TRY(check_gradients(optim, &ours));
     optim->step = ours;
+    optim->factor = 1;
     CZ_TRY(begin_rule(optim));
     return cz__optim_prepare(optim);
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/sum.h"
+#include "base/fingerprint.h"
+#include "device/print.h"
 #include "optim/object.h"
 #include "tensor/model.h"
 
@@ -45,41 +47,45 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
     *prepared = *shared;
 }
 
+/* Of what its roundings by chance are made in this step. */
+static uint64_t key_of(const cz_optim *optim, int64_t param)
+{
+    const uint64_t words[] = {optim->seed, (uint64_t)optim->steps[param] + 1};
+    return cz__fingerprint(cz__print_key(cz__model_name(optim->model, param), "rounding"), words,
+                           sizeof words);
+}
+
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
 static void begin_step(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    const unsigned in_use = optim->groups[optim->group_of[param]].slots_used;
-    const bool first = in_use && !(optim->used[param] & in_use);
+    const unsigned in_use = cz__optim_slots_in_use(optim, param);
+    const unsigned of_rule = in_use & ~cz__optim_master_bit(optim);
+    const bool first = of_rule && !(optim->used[param] & of_rule);
     cz__optim_start(optim, param, in_use);
     prepare(optim, param, prepared);
     prepared->flags |= first ? CZ_UPDATE_FIRST : 0u;
+    prepared->key = optim->is_mixed ? key_of(optim, param) : 0;
 }
 
 /* ---- one span ---- */
 
-/* Where it is now: another optimizer may have moved the value into its buckets, or back. */
-typedef struct span_memory {
-    int64_t count;
-    char *value;
-    const char *gradient;
-    void *slots[CZ__RULE_SLOTS]; /* the rule's; NULL where not in use */
-} span_memory;
-
-static void find_memory(span_memory *memory, const cz_optim *optim, const cz__piece *piece)
+static void find_memory(cz__span_memory *memory, const cz_optim *optim, const cz__piece *piece)
 {
     const cz__local_span *span = &optim->shard.spans[piece->place];
-    const unsigned in_use = optim->groups[span->group].slots_used;
-    const size_t first = (size_t)piece->first * optim->element_size;
-    const size_t offset = (size_t)span->begin * optim->element_size + first;
+    const int64_t param = span->param;
+    const unsigned in_use = cz__optim_slots_in_use(optim, param);
+    const size_t first = (size_t)piece->first, offset = (size_t)span->begin + first;
     char *const *slots = (char *const *)optim->shard.slots + piece->place * optim->slot_count;
     memory->count = piece->count;
-    memory->value = (char *)optim->tables.values[span->param] + offset;
-    memory->gradient = piece->gradient + offset;
+    memory->value = (char *)optim->tables.values[param] +
+                    offset * cz_dtype_size(cz__model_value(optim->model, param)->dtype);
+    memory->gradient = piece->gradient + offset * cz_dtype_size(piece->dtype);
     for (int e = 0; e < optim->slot_count; e++)
-        memory->slots[e] = in_use >> e & 1u ? slots[e] + first : NULL;
+        memory->slots[e] =
+            in_use >> e & 1u ? slots[e] + first * cz__optim_slot_size(optim, param, e) : NULL;
 }
 
-static void update_tensor(const cz_optim *optim, int64_t param, const span_memory *memory,
+static void update_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
                           const cz__prepared *prepared, int part)
 {
     const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
@@ -96,26 +102,52 @@ static void update_tensor(const cz_optim *optim, int64_t param, const span_memor
     optim->rule->update_tensor(&update);
 }
 
+/* Is all of it in the type in which kernels compute, as it is? */
+static bool is_plain(const cz_optim *optim, const cz__piece *piece)
+{
+    const cz__local_span *span = &optim->shard.spans[piece->place];
+    return !optim->is_mixed || (piece->dtype == optim->dtype && piece->factor == 1 &&
+                                optim->groups[span->group].state_dtype == optim->dtype &&
+                                cz__model_value(optim->model, span->param)->dtype == optim->dtype);
+}
+
+/* ---- a piece ---- */
+
+cz__piece cz__optim_piece(const cz_optim *optim, int64_t place, const void *gradient)
+{
+    const int64_t param = optim->shard.spans[place].param;
+    const cz_dtype dtype = cz__model_gradient_dtype(optim->model, param);
+    return (cz__piece){.place = place,
+                       .gradient = gradient,
+                       .dtype = dtype,
+                       .factor = dtype == optim->dtype ? 1 : optim->factor};
+}
+
 void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared)
 {
-    span_memory memory;
+    cz__span_memory memory;
     find_memory(&memory, optim, piece);
     if (optim->rule->update_tensor)
         update_tensor(optim, optim->shard.spans[piece->place].param, &memory, prepared,
                       piece->part);
-    else
+    else if (is_plain(optim, piece))
         optim->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                       prepared->coefficients, prepared->flags);
+    else
+        cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
 }
 
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                                  const cz__prepared *prepared, cz_sum *sums)
 {
-    span_memory memory;
+    cz__span_memory memory;
     find_memory(&memory, optim, piece);
-    optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
-                       prepared->coefficients, prepared->flags, sums);
+    if (is_plain(optim, piece))
+        optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
+                           prepared->coefficients, prepared->flags, sums);
+    else
+        cz__optim_update_mixed(optim, piece, prepared, &memory, sums);
 }
 
 /* ---- one parameter ---- */
@@ -140,10 +172,14 @@ void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepare
 }
 
 /* The gradient is read, the others are read and written. */
-uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param_group)
+uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param)
 {
-    const unsigned in_use = optim->groups[param_group].slots_used;
-    return (3 + 2 * (uint64_t)__builtin_popcount(in_use)) * optim->element_size;
+    const unsigned in_use = cz__optim_slots_in_use(optim, param);
+    uint64_t bytes = 2 * cz_dtype_size(cz__model_value(optim->model, param)->dtype) +
+                     cz__optim_gradient_size(optim, param);
+    for (int e = 0; e < optim->slot_count; e++)
+        bytes += in_use >> e & 1u ? 2 * cz__optim_slot_size(optim, param, e) : 0;
+    return bytes;
 }
 
 void cz__optim_begin_sums(cz_optim *optim, int64_t param)
@@ -189,11 +225,12 @@ bool cz__optim_takes_tiles(const cz_optim *optim)
 
 cz__tiles cz__optim_tiles(cz_optim *optim)
 {
-    return (cz__tiles){.optim = optim, .param = -1, .factor = 1};
+    return (cz__tiles){.optim = optim, .dtype = optim->dtype, .param = -1, .factor = 1};
 }
 
 /* The tile as a piece of its span; true: it is the first one of its parameter. */
-static bool find_piece(cz__tiles *tiles, int64_t param, int64_t first, cz__piece *piece)
+static bool find_piece(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
+                       const void *gradient, cz__piece *piece)
 {
     const cz_optim *optim = tiles->optim;
     const cz__local_span *spans = optim->shard.spans;
@@ -206,26 +243,35 @@ static bool find_piece(cz__tiles *tiles, int64_t param, int64_t first, cz__piece
         for (tiles->place = optim->shard.first_span[param];
              first < spans[tiles->place].begin || first >= spans[tiles->place].end;)
             tiles->place = spans[tiles->place].next;
-    piece->place = tiles->place;
+    const uintptr_t before = (uintptr_t)first * cz_dtype_size(tiles->dtype);
+    *piece = cz__optim_piece(optim, tiles->place, (const char *)((uintptr_t)gradient - before));
+    piece->dtype = tiles->dtype;
     piece->first = first - spans[tiles->place].begin;
-    piece->gradient =
-        (const char *)((uintptr_t)piece->gradient - (uintptr_t)first * optim->element_size);
+    piece->count = count;
     return begins;
 }
 
 /* ---- the update ---- */
 
+/* Are a parameter's gradients multiplied in their memory? */
+static bool scales_in_memory(const cz_optim *optim, int64_t param)
+{
+    return cz__model_gradient_dtype(optim->model, param) == optim->dtype;
+}
+
 void cz__optim_update_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
                            const void *gradient)
 {
     cz_optim *optim = tiles->optim;
-    cz__piece piece = {.count = count, .gradient = gradient};
-    if (tiles->factor != 1)
+    cz__piece piece;
+    if (find_piece(tiles, param, first, count, gradient, &piece))
+        cz__optim_begin_param(optim, param, &tiles->prepared);
+    if (!scales_in_memory(optim, param))
+        piece.factor *= tiles->factor;
+    else if (tiles->factor != 1)
         (void)optim->device->scale(NULL, optim->dtype, tiles->factor, count,
                                    (char *)tiles->gradients[param] +
-                                       (size_t)first * optim->element_size);
-    if (find_piece(tiles, param, first, &piece))
-        cz__optim_begin_param(optim, param, &tiles->prepared);
+                                       (size_t)first * cz_dtype_size(optim->dtype));
     cz__optim_update_piece(optim, &piece, &tiles->prepared);
 }
 
@@ -251,7 +297,7 @@ uint64_t cz__optim_end_tiles(cz__tiles *tiles, const uint8_t *present)
             cz__optim_begin_param(optim, span->param, &tiles->prepared);
         optim->steps[span->param] += head;
         bytes +=
-            (uint64_t)(span->end - span->begin) * cz__optim_element_traffic(optim, span->group);
+            (uint64_t)(span->end - span->begin) * cz__optim_element_traffic(optim, span->param);
     }
     return bytes;
 }
@@ -281,8 +327,8 @@ void cz__optim_sum_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t 
                         const void *gradient)
 {
     const cz_optim *optim = tiles->optim;
-    cz__piece piece = {.count = count, .gradient = gradient};
-    (void)find_piece(tiles, param, first, &piece);
+    cz__piece piece;
+    (void)find_piece(tiles, param, first, count, gradient, &piece);
     cz__optim_add_sums_of_piece(optim, &piece,
                                 &optim->shard.prepared[optim->shard.first_span[param]],
                                 cz__optim_sums(optim, param));
@@ -301,5 +347,5 @@ void cz__optim_end_sum_tiles(cz__tiles *tiles, const uint8_t *present)
 void cz__norm_add_tile(cz__tiles *tiles, int64_t count, const void *gradient)
 {
     const cz_optim *optim = tiles->optim;
-    (void)optim->device->add_squares(NULL, optim->dtype, count, gradient, tiles->squares);
+    (void)optim->device->add_squares(NULL, tiles->dtype, count, gradient, tiles->squares);
 }

@@ -80,6 +80,7 @@ static cz_status check_parts(const cz_parts *parts)
 {
     const int world = cz_group_size(parts->group);
     CZ_TRY(cz__group_check_model(parts->group, parts->model, "parts"));
+    CZ_TRY(cz__model_check_gradients(parts->model, "parts"));
     if (parts->leaves.count < world)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "parts: option count is %d, wanted at least %d, one for each rank",

@@ -28,10 +28,16 @@ static bool reserve(cz_model *model, cz__entries *list, int64_t more)
     return true;
 }
 
-/* What is not the same; NULL: all is. */
+bool cz__model_takes_gradients(cz_dtype value, cz_dtype gradient)
+{
+    const bool wide = value == CZ_F64 || gradient == CZ_F64;
+    return value == gradient || (cz__converts(value) && cz__converts(gradient) && !wide);
+}
+
+/* What is not the same and should be; NULL: all is. */
 static const char *find_difference(const cz_tensor *a, const cz_tensor *b)
 {
-    if (a->dtype != b->dtype)
+    if (!cz__model_takes_gradients(a->dtype, b->dtype))
         return "type";
     if (a->layout != b->layout)
         return "layout";
@@ -59,7 +65,7 @@ cz_status cz__device_check(const char *part, const char *name, const cz_device *
     return CZ_OK;
 }
 
-static cz_status check_tensor(const char *name, const cz_tensor *tensor)
+static cz_status check_tensor(const char *name, const cz_tensor *tensor, bool is_there)
 {
     const int64_t count = cz_tensor_count(tensor);
     if (count < 0)
@@ -77,7 +83,7 @@ static cz_status check_tensor(const char *name, const cz_tensor *tensor)
     if (tensor->layout != CZ_DENSE && tensor->layout != CZ_SPARSE_ROWS)
         return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has layout %d, which does not exist", name,
                         (int)tensor->layout);
-    if (!tensor->data && count > 0)
+    if (!tensor->data && count > 0 && is_there)
         return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has %" PRId64 " elements at NULL", name,
                         count);
     return cz__device_check("model", name, cz__device_of(tensor));
@@ -104,14 +110,14 @@ static cz_status check_entry(const cz_model *model, const char *name, const cz_t
     if (cz__names_find(&model->names, name, &number))
         return cz__fail(CZ_ERR_ARGUMENT, "model: the name \"%s\" is taken by %s %" PRId64, name,
                         number < 0 ? "buffer" : "parameter", number < 0 ? -1 - number : number);
-    CZ_TRY(check_tensor(name, value));
+    CZ_TRY(check_tensor(name, value, true));
     if (!grad)
         return CZ_OK;
     const char *what = find_difference(value, grad);
     if (what)
         return cz__fail(CZ_ERR_ARGUMENT, "model: value and gradient of \"%s\" differ in %s", name,
                         what);
-    return check_tensor(name, grad);
+    return check_tensor(name, grad, false);
 }
 
 /* The last step of every addition; there is room. */
@@ -127,9 +133,10 @@ static cz_status append(cz_model *model, cz__entries *list, const char *name,
         .name = cz__strdup(name), .value = *value, .requires_grad = is_param, .block = -1};
     if (!e.name)
         return cz__fail(CZ_ERR_MEMORY, "model: no memory for the name \"%s\"", name);
+    e.gradient_dtype = grad ? grad->dtype : value->dtype;
     if (grad) {
         e.gradient = *grad;
-        e.has_gradient = true;
+        e.has_gradient = grad->data || cz_tensor_count(grad) == 0;
     }
     cz__names_add(&model->names, e.name, is_param ? list->count : -1 - list->count);
     list->items[list->count++] = e;

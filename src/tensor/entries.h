@@ -10,6 +10,7 @@ typedef struct cz__entry {
     char *name; /* owned */
     cz_tensor value;
     cz_tensor gradient;
+    cz_dtype gradient_dtype; /* of one that comes later, too */
     bool has_gradient;
     bool requires_grad;
     bool is_viewed; /* an optimizer has moved the value into its buckets */

@@ -286,8 +286,28 @@ cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad)
     model->gradient_moves += grad && grad != e->gradient.data;
     e->gradient = e->value;
     e->gradient.data = grad;
+    e->gradient.dtype = e->gradient_dtype;
     if (model->gradients)
         model->gradients[param] = cz__model_gradient_address(model, param);
+    return CZ_OK;
+}
+
+cz_dtype cz__model_gradient_dtype(const cz_model *model, int64_t param)
+{
+    return model->params.items[param].gradient_dtype;
+}
+
+cz_status cz__model_check_gradients(const cz_model *model, const char *part)
+{
+    for (int64_t p = 0; p < model->params.count; p++) {
+        const cz__entry *e = &model->params.items[p];
+        if (e->gradient_dtype != e->value.dtype)
+            return cz__fail(CZ_ERR_UNSUPPORTED,
+                            "%s: the gradient of '%.60s' is %s, its value %s: here they have one "
+                            "type",
+                            part, e->name, cz_dtype_name(e->gradient_dtype),
+                            cz_dtype_name(e->value.dtype));
+    }
     return CZ_OK;
 }
 
@@ -304,10 +324,10 @@ cz_status cz_model_set_gradients_flat(cz_model *model, int64_t param, void *grad
         first--;
     char *grad = grads;
     for (int64_t p = first; cz__model_block(model, p) == e->block; p++) {
-        const cz_tensor *value = &model->params.items[p].value;
+        const cz__entry *item = &model->params.items[p];
         CZ_TRY(cz_model_set_gradient(model, p, grad));
         if (grad)
-            grad += (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+            grad += (size_t)cz_tensor_count(&item->value) * cz_dtype_size(item->gradient_dtype);
     }
     return CZ_OK;
 }

@@ -36,6 +36,12 @@ static inline bool cz__device_same_type(const cz_device *a, const cz_device *b)
     return a == b || strcmp(a->name, b->name) == 0;
 }
 
+/* May a value of that type have a gradient of that one? What type has a parameter's, also one that
+ * it does not have yet? And has each the type of its value? CZ_ERR_UNSUPPORTED: not one's. */
+bool cz__model_takes_gradients(cz_dtype value, cz_dtype gradient);
+cz_dtype cz__model_gradient_dtype(const cz_model *model, int64_t param);
+cz_status cz__model_check_gradients(const cz_model *model, const char *part);
+
 /* Where the gradient of a parameter is, NULL: there is none. An empty one has some address. */
 void *cz__model_gradient_address(const cz_model *model, int64_t param);
 

@@ -60,6 +60,15 @@ static void add(extent *extents, int64_t *count, const cz_tensor *like, const vo
         extents[(*count)++] = (extent){cz__device_of(like), begin, begin + bytes, kind, number};
 }
 
+static void add_gradient(const cz__overlaps *o, extent *extents, int64_t *count, int64_t param,
+                         bool own)
+{
+    cz_tensor like = *cz__model_value(o->model, param);
+    like.dtype = cz__model_gradient_dtype(o->model, param);
+    add(extents, count, &like, gradient_of(o, param),
+        own && cz__model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT, param);
+}
+
 static int64_t list_extents(const cz__overlaps *o, extent *extents)
 {
     const cz_model *model = o->model;
@@ -68,8 +77,7 @@ static int64_t list_extents(const cz__overlaps *o, extent *extents)
         const cz_tensor *value = cz__model_value(model, p);
         const bool own = o->is_own(o->context, p);
         add(extents, &count, value, value->data, own ? OWN_VALUE : OTHER_VALUE, p);
-        add(extents, &count, value, gradient_of(o, p),
-            own && cz__model_requires_grad(model, p) ? OWN_GRADIENT : OTHER_GRADIENT, p);
+        add_gradient(o, extents, &count, p, own);
     }
     for (int64_t b = 0; b < cz__model_buffer_count(model); b++)
         add(extents, &count, cz__model_buffer(model, b), cz__model_buffer(model, b)->data, BUFFER,
@@ -311,8 +319,7 @@ static bool are_apart(const struct cz__extent_table *table, const cz__overlaps *
     extent own[2];
     int64_t count = 0;
     add(own, &count, value, value->data, OWN_VALUE, param);
-    add(own, &count, value, gradient_of(o, param),
-        cz__model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT, param);
+    add_gradient(o, own, &count, param, true);
     for (int64_t k = 0; k < count; k++)
         if (!is_apart(table, o, &own[k]))
             return false;

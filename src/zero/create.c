@@ -127,12 +127,16 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
     CZ_TRY(read_options(zero, ours, theirs));
     /* those in no group too: cz_zero_broadcast_parameters() moves them */
     CZ_TRY(cz__group_check_model(zero->group, zero->model, "zero"));
+    CZ_TRY(cz__model_check_gradients(zero->model, "zero"));
     CZ_TRY(cz__zero_find_shared(zero));
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
     groups.threads = ours->threads;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
+    if (cz__optim_is_mixed(zero->optim))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "zero: parameters and state of f32 or f64 alone: some are bf16 or f16");
     CZ_TRY(cz__optim_check_memory(zero->optim, false));
     zero->param_count = cz__model_param_count(zero->model);
     zero->dtype = common_dtype(zero);

@@ -127,7 +127,7 @@ TEST(arguments)
 TEST(types_differ)
 {
     static double wide[3];
-    static uint16_t half[3];
+    static uint16_t half[6];
     const int64_t three = 3;
     cz_optim *optim;
     cz_model *model = make_model();
@@ -137,9 +137,14 @@ TEST(types_differ)
     assert_ok(create(model, (cz_param_group[]){GROUP(4)}, 1));
     cz_model_destroy(&model);
     assert_ok(cz_model_create(&model));
-    assert_ok(cz_model_add(model, "half", half, half, CZ_BF16, 1, &three));
+    assert_ok(cz_model_add(model, "half", half, half + 3, CZ_BF16, 1, &three));
+    assert_ok(cz_model_add(model, "wide", wide, wide, CZ_F64, 1, &three));
+    expect_refusal(model, NULL, 0, "'wide' is f64, 'half' is bf16");
+    cz_model_destroy(&model);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "count", half, half, CZ_I32, 1, &three));
     assert_int_equal(cz_optim_create(&optim, model, SGD, NULL), CZ_ERR_UNSUPPORTED);
-    assert_non_null(strstr(cz_last_error(), "bf16"));
+    assert_non_null(strstr(cz_last_error(), "no kernel of rule sgd for i32"));
     cz_model_destroy(&model);
 }
 

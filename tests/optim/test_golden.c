@@ -140,7 +140,7 @@ static void make_optims(run *r, const cut *way)
         if (!options)
             break;
         snprintf(key, sizeof key, "group%d.params", (int)count);
-        groups[count].size = sizeof groups[count];
+        groups[count] = (cz_param_group)CZ_PARAM_GROUP_INIT;
         groups[count].params = cz_test_case_i64(r->c, key, &groups[count].param_count);
         groups[count].hypers = parse_options(options, r->lerp_file,
                                              strstr(cz_test_case_name(r->c), "rmsprop_centered"),

@@ -63,6 +63,9 @@ CZ_STATE_TEXTS = 4
 CZ_STATE_TENSOR = 5
 CZ_STATE_DICT = 6
 CZ_ALL_GROUPS = -1
+CZ_MASTER_DEFAULT = 0
+CZ_MASTER_COPY = 1
+CZ_MASTER_NONE = 2
 CZ_MISSING_NONE = 0
 CZ_MISSING_KEEP = 1
 CZ_MISSING_REFUSE = 2
@@ -164,6 +167,11 @@ ENUMS = {
         "CZ_STATE_TENSOR": 5,
         "CZ_STATE_DICT": 6,
     },
+    "cz_master": {
+        "CZ_MASTER_DEFAULT": 0,
+        "CZ_MASTER_COPY": 1,
+        "CZ_MASTER_NONE": 2,
+    },
     "cz_missing_state": {
         "CZ_MISSING_NONE": 0,
         "CZ_MISSING_KEEP": 1,
@@ -260,6 +268,9 @@ class cz_device(Struct):
         ("copy_once", CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)),
         ("add_print", CFUNCTYPE(c_int, c_void_p, c_uint64, c_int, c_int64, c_int64, c_void_p,
                 POINTER(c_uint64))),
+        ("convert_stochastic", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float),
+                c_int64, c_uint64, c_int64)),
+        ("refresh", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float), c_int64)),
     ]
 
 
@@ -450,6 +461,8 @@ class cz_param_group(Struct):
         ("params", POINTER(c_int64)),
         ("param_count", c_int64),
         ("hypers", POINTER(cz_hyper)),
+        ("master", c_int),
+        ("state_dtype", c_int),
     ]
 
 
@@ -486,6 +499,9 @@ class cz_optim_options(Struct):
         ("group_count", c_int64),
         ("threads", c_int32),
         ("reserved", c_int32),
+        ("master", c_int),
+        ("state_dtype", c_int),
+        ("seed", c_uint64),
     ]
 
 
