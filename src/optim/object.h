@@ -249,7 +249,7 @@ typedef struct cz__span_memory {
     void *slots[CZ__RULE_SLOTS]; /* the rule's; NULL where not in use */
 } cz__span_memory;
 /* Elements of a tile, and of its row in f32, such that rows are not at one place within pages. */
-enum { CZ__TILE = 1024, CZ__ROW = CZ__TILE + 48 };
+enum { CZ__TILE = 256, CZ__ROW = CZ__TILE + 48 };
 /* Scratch memory that a part needs. */
 static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
 {
