@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps of AdamW over values of 16 bits, beside a plain mix of the same reads and writes, in memory.
- * Rounds of both alternate, since the speed of the memory drifts; a ratio is the median of those of
- * the rounds, its spread half the distance between the quartiles. One line for each: variant threads
- * bytes ratio spread ns, where bytes are an element's of memory (values, gradients and state), ratio
- * is time of the mix / time of the step, and ns is an element's.
+/* Steps of AdamW over values of 16 bits, beside a plain mix of the same reads and writes, in
+ * memory. Rounds of both alternate, since the speed of the memory drifts; a ratio is the median of
+ * those of the rounds, its spread half the distance between the quartiles. One line for each:
+ * variant threads bytes ratio spread ns, where bytes are an element's of memory (values, gradients
+ * and state), ratio is time of the mix / time of the step, and ns is an element's.
  *     bench_mixed [VARIANT [THREADS]] */
 #include "base/clock.h"
 #include "base/kernel_threads.h"

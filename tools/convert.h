@@ -42,7 +42,7 @@ void convert_catch_signals(void);
 cz_status convert_wrote(size_t bytes, void *context);
 
 /* Bytes of a value of `input`, and of all slots of its state. */
-uint64_t convert_value_bytes(const conversion *c, int64_t stored);
+uint64_t convert_bytes(const conversion *c, int64_t stored, const char *slot);
 uint64_t convert_state_bytes(const conversion *c, int64_t stored);
 
 /* ---- convert_view.c, convert_target.c ---- */

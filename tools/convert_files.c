@@ -53,7 +53,7 @@ static cz_status append(file_writing *w, goal next)
 static cz_status add_tensor(file_writing *w, int64_t stored, const char *slot)
 {
     const cz__index *index = &w->c->input->index;
-    goal next = {.stored = stored, .slot = slot, .bytes = convert_value_bytes(w->c, stored)};
+    goal next = {.stored = stored, .slot = slot, .bytes = convert_bytes(w->c, stored, slot)};
     CZ_TRY(cz__consolidated_name(&w->name, index->stored[stored].name, slot));
     cz__layout_find(&w->e.layout, cz__text_get(&w->name), &next.file, &next.offset);
     return append(w, next);
@@ -113,7 +113,8 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
 
 static cz_status copy_tensor(file_writing *w, int file, const char *path, const goal *g)
 {
-    const int64_t size = (int64_t)cz__type_unit(w->c->input->index.stored[g->stored].dtype);
+    const int64_t size =
+        (int64_t)cz__type_unit(cz__index_dtype(&w->c->input->index, g->stored, g->slot));
     const int64_t count = (int64_t)g->bytes / size;
     for (int64_t at = 0, until; at < count; at = until) {
         until = count - at < BLOCK / size ? count : at + BLOCK / size;

@@ -262,7 +262,7 @@ static uint64_t all_bytes(const conversion *c)
     const cz__index *index = &c->input->index;
     uint64_t bytes = 0;
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
-        bytes += convert_value_bytes(c, i) + convert_state_bytes(c, i);
+        bytes += convert_bytes(c, i, NULL) + convert_state_bytes(c, i);
     return bytes;
 }
 

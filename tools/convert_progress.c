@@ -28,10 +28,11 @@ cz_status convert_wrote(size_t bytes, void *context)
     return interrupted ? cz_fail(CZ_ERR_STATE, "interrupted; nothing was made") : CZ_OK;
 }
 
-uint64_t convert_value_bytes(const conversion *c, int64_t stored)
+uint64_t convert_bytes(const conversion *c, int64_t stored, const char *slot)
 {
-    const cz__stored *s = &c->input->index.stored[stored];
-    return (uint64_t)s->count * cz__type_unit(s->dtype);
+    const cz__index *index = &c->input->index;
+    return (uint64_t)index->stored[stored].count *
+           cz__type_unit(cz__index_dtype(index, stored, slot));
 }
 
 uint64_t convert_state_bytes(const conversion *c, int64_t stored)
@@ -42,6 +43,6 @@ uint64_t convert_state_bytes(const conversion *c, int64_t stored)
     if (stored >= c->input->index.param_count)
         return 0;
     for (int64_t at = 0; cz__index_slot(&c->input->index, stored, &at, &slot, &dtype);)
-        bytes += convert_value_bytes(c, stored);
+        bytes += convert_bytes(c, stored, slot);
     return bytes;
 }

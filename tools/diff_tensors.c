@@ -39,14 +39,15 @@ static cz_dtype type_of(const cz_archive_tensor *t)
 static cz_status measure(comparison *c, const tensor_pair *p, char *blocks, distance *d)
 {
     const cz_archive_tensor s = source_tensor(c->a, p->a);
-    const cz_dtype dtype = type_of(&s);
-    const int64_t room = BLOCK / (int64_t)s.element_size;
+    const cz_dtype dtype = p->slot ? source_slot_dtype(c->a, p->a, p->slot) : type_of(&s);
+    const size_t size = p->slot ? cz_dtype_size(dtype) : s.element_size;
+    const int64_t room = BLOCK / (int64_t)size;
     for (int64_t at = 0, until; at < s.count; at = until) {
         until = s.count - at < room ? s.count : at + room;
         CZ_TRY(cz_archive_read(c->a->archive, p->a, p->slot, at, until, blocks));
         CZ_TRY(cz_archive_read(c->b->archive, p->b, p->slot, at, until, blocks + BLOCK));
         ulps_compare(d, dtype, blocks, blocks + BLOCK, until - at, at, c->allowed);
-        progress_add(&c->bar, (uint64_t)(until - at) * s.element_size);
+        progress_add(&c->bar, (uint64_t)(until - at) * size);
     }
     return CZ_OK;
 }
@@ -107,10 +108,17 @@ static cz_status compare_slots(comparison *c, tensor_pair p, char *blocks)
         b->info.foreign)
         return CZ_OK;
     for (int64_t i = 0; (p.slot = cz_archive_slot(a->archive, p.a, i)); i++) {
-        if (has_slot(b, p.b, p.slot))
+        if (!has_slot(b, p.b, p.slot)) {
+            CZ_TRY(diff_note(c, "%s: only A has %s", p.name->text, cz__show(p.slot).text));
+            continue;
+        }
+        const cz_dtype types[] = {source_slot_dtype(a, p.a, p.slot),
+                                  source_slot_dtype(b, p.b, p.slot)};
+        if (types[0] == types[1])
             CZ_TRY(compare_pair(c, &p, blocks));
         else
-            CZ_TRY(diff_note(c, "%s: only A has %s", p.name->text, cz__show(p.slot).text));
+            CZ_TRY(diff_note(c, "%s: %s is %s in A, %s in B", p.name->text, cz__show(p.slot).text,
+                             cz_dtype_name(types[0]), cz_dtype_name(types[1])));
     }
     for (int64_t i = 0; (p.slot = cz_archive_slot(b->archive, p.b, i)); i++)
         if (!has_slot(a, p.a, p.slot))

@@ -33,6 +33,8 @@ cz_archive_tensor source_tensor(const source *s, int64_t place);
 
 /* Bytes of a parameter or buffer: its value, and all of its slots. */
 uint64_t source_value_bytes(const source *s, int64_t place);
+/* Of a slot's elements. */
+cz_dtype source_slot_dtype(const source *s, int64_t place, const char *slot);
 uint64_t source_state_bytes(const source *s, int64_t place);
 
 #endif

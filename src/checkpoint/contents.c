@@ -208,6 +208,7 @@ static void list_state(const cz_checkpoint *c, const cz__index *index, int64_t p
         }
         list[*count] = list[param];
         list[*count].of = slot;
+        list[*count].bytes = (size_t)index->stored[param].count * cz_dtype_size(dtype);
         list[(*count)++].data = cz__contents_address(c, param, slot, 0);
     }
 }
@@ -322,6 +323,11 @@ void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, cons
         return (char *)tensor->data + (size_t)begin * cz_dtype_size(tensor->dtype);
     return cz__optim_slot_address(checkpoint->optim, stored, slot_number(checkpoint->optim, slot),
                                   begin);
+}
+
+cz_dtype cz__contents_slot_dtype(const cz_checkpoint *checkpoint, int64_t stored, const char *slot)
+{
+    return cz__optim_slot_dtype(checkpoint->optim, stored, slot_number(checkpoint->optim, slot));
 }
 
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored)

@@ -93,6 +93,17 @@ bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const ch
     return false;
 }
 
+cz_dtype cz__index_dtype(const cz__index *index, int64_t stored, const char *slot)
+{
+    const char *name;
+    cz_dtype dtype;
+    int64_t at = 0;
+    while (slot && cz__index_slot(index, stored, &at, &name, &dtype))
+        if (strcmp(name, slot) == 0)
+            return dtype;
+    return index->stored[stored].dtype;
+}
+
 /* ---- parameter groups ---- */
 
 static cz_status check_members(const cz__index *index, const char *path, const char *number,
@@ -217,14 +228,14 @@ cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored,
                         : CZ_OK;
 }
 
-static cz_status visit_piece(visit_state *v, int64_t place, const char *slot, int64_t begin,
-                             int64_t end)
+static cz_status visit_piece(visit_state *v, int64_t place, const char *slot, cz_dtype dtype,
+                             int64_t begin, int64_t end)
 {
     const cz__stored *stored = &v->index->stored[place];
     const bool whole = end - begin == stored->count;
     cz__piece piece = {.stored = place,
                        .slot = slot,
-                       .dtype = stored->dtype,
+                       .dtype = dtype,
                        .begin = begin,
                        .end = end,
                        .dimensions = whole ? stored->dimensions : 1,
@@ -242,9 +253,9 @@ static cz_status visit_span(visit_state *v, int64_t param, int64_t begin, int64_
     const char *slot;
     cz_dtype dtype;
     if (v->index->stored[param].owner < 0)
-        CZ_TRY(visit_piece(v, param, NULL, begin, end));
+        CZ_TRY(visit_piece(v, param, NULL, v->index->stored[param].dtype, begin, end));
     for (int64_t at = 0; cz__index_slot(v->index, param, &at, &slot, &dtype);)
-        CZ_TRY(visit_piece(v, param, slot, begin, end));
+        CZ_TRY(visit_piece(v, param, slot, dtype, begin, end));
     return CZ_OK;
 }
 
@@ -261,7 +272,7 @@ static cz_status visit_all(visit_state *v, int rank)
     }
     for (int64_t i = 0; i < count; i++)
         if (index->stored[i].owner == rank && index->stored[i].count > 0)
-            CZ_TRY(visit_piece(v, i, NULL, 0, index->stored[i].count));
+            CZ_TRY(visit_piece(v, i, NULL, index->stored[i].dtype, 0, index->stored[i].count));
     return CZ_OK;
 }
 

@@ -78,6 +78,10 @@ cz_status cz__index_add_metadata(cz__index *index, json_t *metadata);
 bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
                     cz_dtype *dtype);
 
+/* The type of the elements of a value (slot NULL), or of a slot, which may be another one: that of a
+ * master, of moments in 16 bits. */
+cz_dtype cz__index_dtype(const cz__index *index, int64_t stored, const char *slot);
+
 /* For one that is to be saved, of `world_size` ranks that are alike: a map that gives each an even
  * share of the parameters. CZ_ERR_MEMORY, as the next: what the map gives to nobody gets owners,
  * whole tensors, the largest first to the rank that has least of them, in bytes; and buffers get
@@ -99,7 +103,7 @@ cz_status cz__index_parse_parts(cz__index *index, const char *path, const json_t
 /* ---- what a part holds ---- */
 
 /* One tensor of a part: elements [begin, end) of something that is stored, or of a slot of its
- * state, which has the same type. */
+ * state. */
 typedef struct cz__piece {
     int64_t stored;   /* its place in the index */
     const char *slot; /* NULL: the value */

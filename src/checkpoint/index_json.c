@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "io/stream.h"
 #include "shard/shard.h"
+#include "tensor/model.h"
 
 static const char format_name[] = "czero checkpoint";
 
@@ -287,7 +288,7 @@ static cz_status check_owners(const cz__index *index, const char *path)
     return CZ_OK;
 }
 
-/* State is where the value is by the map, in the value's type. */
+/* State is where the value is by the map, in its type or in another one of floating point. */
 static cz_status check_entry(const cz__index *index, const char *name, const char *path)
 {
     const cz_state_dict *entry;
@@ -301,10 +302,11 @@ static cz_status check_entry(const cz__index *index, const char *name, const cha
         if (cz_state_dict_kind(entry, slot) != CZ_STATE_TEXT)
             continue;
         CZ_TRY(cz_state_dict_get_text(entry, slot, &type));
-        if (strcmp(type, cz_dtype_name(index->stored[place].dtype)) != 0)
-            return cz__fail(CZ_ERR_FORMAT, "%s: '%s' of '%s' is of type '%s', wanted %s", path,
+        const cz_dtype dtype = cz__index_dtype(index, place, slot);
+        if (dtype != index->stored[place].dtype && !cz__converts(dtype))
+            return cz__fail(CZ_ERR_FORMAT, "%s: '%s' of '%s' is of type '%s', wanted %s%s", path,
                             cz__show(slot).text, cz__show(name).text, cz__show(type).text,
-                            cz_dtype_name(index->stored[place].dtype));
+                            cz_dtype_name(index->stored[place].dtype), " or a floating type");
     }
     return CZ_OK;
 }

@@ -189,7 +189,7 @@ static cz_status read_piece(cz__input *input, const cz_span *piece, const char *
 static cz_status go_through(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                             int64_t end, char *to)
 {
-    const size_t size = cz__type_unit(input->index.stored[stored].dtype);
+    const size_t size = cz__type_unit(cz__index_dtype(&input->index, stored, slot));
     for (int64_t at = begin; at < end;) {
         cz_span piece;
         CZ_TRY(cz__input_piece(input, stored, at, &piece));

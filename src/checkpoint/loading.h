@@ -120,6 +120,15 @@ cz_status cz__restore(cz__loading *loading);
 /* The slots of a parameter here, in the outline that is loaded; NULL: none. */
 const cz_state_dict *cz__restore_entry(const cz__loading *loading, int64_t place);
 
+/* The type of a master in an outline that is loaded, where the file has none, and a value of more
+ * bits than here: it is read from that. */
+#define CZ__MASTER_FROM_VALUE "value"
+
+/* Where a slot's elements are in the file: in a slot, NULL: they are those of the value. And their
+ * type where they go here. */
+const char *cz__restore_slot_in_file(const cz__loading *loading, int64_t place, const char *slot);
+cz_dtype cz__restore_type_here(const cz__loading *loading, int64_t place, const char *slot);
+
 /* Bring elements [begin, end) of a tensor here (slot NULL), or of a slot of its state, from the
  * files. */
 cz_status cz__restore_fetch(cz__loading *loading, int64_t place, const char *slot, int64_t begin,

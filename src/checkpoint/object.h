@@ -46,6 +46,7 @@ void cz__describe_index(cz__description *description, const cz__index *index, bo
  * NULL: the value. */
 void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, const char *slot,
                            int64_t begin);
+cz_dtype cz__contents_slot_dtype(const cz_checkpoint *checkpoint, int64_t stored, const char *slot);
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored);
 
 /* May the common dictionary be written? NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not

@@ -60,7 +60,8 @@ static cz_status read_own(cz__loading *l, reading read)
 
 static cz_status reach(cz__loading *l, int64_t place, const char *slot, int64_t begin, int64_t end)
 {
-    return cz__input_reach(&l->input, l->comparison.from[place], slot, begin, end);
+    return cz__input_reach(&l->input, l->comparison.from[place],
+                           cz__restore_slot_in_file(l, place, slot), begin, end);
 }
 
 /* The rule is that of the optimizer here, which was compared: of a file that leaves it open, it is
@@ -72,6 +73,39 @@ static cz_status settle_rule(cz__loading *l)
     return cz_state_dict_set_text(l->input.index.optimizer, "rule", rule);
 }
 
+/* Does the file have the value of a parameter in more bits than there are here, and state of it
+ * without a master, which is wanted here? */
+static bool lacks_master(const cz__loading *l, int64_t p, const cz_state_dict *outline)
+{
+    const cz_state_dict *state, *entry;
+    const int64_t from = l->comparison.from[p];
+    if (from < 0 || l->input.index.stored[from].no_value ||
+        !cz__optim_has_master(l->checkpoint->optim, p) ||
+        cz_state_dict_get_dict(outline, "state", &state) != CZ_OK ||
+        cz_state_dict_kind(state, l->here.stored[p].name) != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(state, l->here.stored[p].name, &entry) != CZ_OK)
+        return false;
+    const cz_dtype there = cz__type_in_memory(l->input.index.stored[from].dtype);
+    return cz_dtype_size(there) >= sizeof(float) &&
+           cz_state_dict_kind(entry, CZ__MASTER) == CZ_STATE_NONE;
+}
+
+/* The file's own outline stays: it says what is in the parts. */
+static cz_status find_masters(cz__loading *l)
+{
+    const cz_state_dict *state, *entry;
+    for (int64_t p = 0; p < l->here.param_count; p++) {
+        if (!lacks_master(l, p, l->adapted ? l->adapted : l->input.index.optimizer))
+            continue;
+        if (!l->adapted)
+            CZ_TRY(cz_state_dict_copy(&l->adapted, l->input.index.optimizer));
+        CZ_TRY(cz_state_dict_get_dict(l->adapted, "state", &state));
+        CZ_TRY(cz_state_dict_get_dict(state, l->here.stored[p].name, &entry));
+        CZ_TRY(cz_state_dict_set_text((cz_state_dict *)entry, CZ__MASTER, CZ__MASTER_FROM_VALUE));
+    }
+    return CZ_OK;
+}
+
 cz_status cz__restore_prepare(cz__loading *l)
 {
     cz_checkpoint *c = l->checkpoint;
@@ -80,6 +114,8 @@ cz_status cz__restore_prepare(cz__loading *l)
     if (l->comparison.state && l->options.permissive)
         CZ_TRY(cz__adapt_outline(&l->adapted, c->optim, &l->here, &l->input.index, &l->comparison,
                                  &c->notes));
+    if (l->comparison.state)
+        CZ_TRY(find_masters(l));
     if (l->comparison.state)
         CZ_TRY(cz__load_create(&l->state, c->optim,
                                l->adapted ? l->adapted : l->input.index.optimizer, CZ_MISSING_NONE,
@@ -163,16 +199,16 @@ static cz_status spread_values(cz__loading *l, const cz_shard_map *map, spreadin
 }
 
 /* Each rank has all the state; what it did not read comes from the others. */
-static cz_status spread_slot(cz__loading *l, spreading *s, int e)
+static cz_status spread_slot(cz__loading *l, spreading *s, int e, cz_dtype dtype)
 {
     bool any = false;
     const char *slot = cz__optim_element_slot(l->checkpoint->optim, e).name;
-    cz_dtype dtype = CZ_F32;
     for (int64_t i = 0; i < l->here.param_count; i++) {
         s->include[i] = l->comparison.from[i] >= 0 &&
-                        cz_state_dict_kind(cz__restore_entry(l, i), slot) == CZ_STATE_TEXT;
+                        cz_state_dict_kind(cz__restore_entry(l, i), slot) == CZ_STATE_TEXT &&
+                        cz__optim_slot_dtype(l->checkpoint->optim, i, e) == dtype &&
+                        cz__contents_address(l->checkpoint, i, slot, 0);
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, slot, 0) : NULL;
-        dtype = s->include[i] ? l->here.stored[i].dtype : dtype;
         any = any || s->include[i];
     }
     return any ? spread_included(l, l->here.map, s, dtype) : CZ_OK;
@@ -210,7 +246,8 @@ static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading
         CZ_TRY(cz__agree(c->group, CZ_OK, 0, NULL, "checkpoint: shared values"));
     if (l->state && !c->zero)
         for (int e = 0; e < cz__optim_slot_count(c->optim); e++)
-            CZ_TRY(spread_slot(l, s, e));
+            for (cz_dtype dtype = CZ_F32; dtype <= CZ_BF16; dtype++)
+                CZ_TRY(spread_slot(l, s, e, dtype));
     return CZ_OK;
 }
 

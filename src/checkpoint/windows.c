@@ -26,10 +26,47 @@ const cz_state_dict *cz__restore_entry(const cz__loading *l, int64_t place)
     return entry;
 }
 
+/* ---- masters ---- */
+/* What has a master there and none here brings it to the value, which then is exact; what has none
+ * there, and a value of more bits than here, gets its master from that. */
+
+const char *cz__restore_slot_in_file(const cz__loading *l, int64_t place, const char *slot)
+{
+    const char *text;
+    if (slot && strcmp(slot, CZ__MASTER) == 0 &&
+        cz_state_dict_get_text(cz__restore_entry(l, place), slot, &text) == CZ_OK &&
+        strcmp(text, CZ__MASTER_FROM_VALUE) == 0)
+        return NULL;
+    return slot;
+}
+
+static const char *slot_here(const cz__loading *l, int64_t place, const char *slot)
+{
+    return slot && strcmp(slot, CZ__MASTER) == 0 &&
+                   !cz__optim_has_master(l->checkpoint->optim, place)
+               ? NULL
+               : slot;
+}
+
+static cz_dtype type_in_file(const cz__loading *l, int64_t place, const char *slot)
+{
+    const char *there = cz__restore_slot_in_file(l, place, slot);
+    return cz__type_in_memory(cz__index_dtype(&l->input.index, l->comparison.from[place], there));
+}
+
+cz_dtype cz__restore_type_here(const cz__loading *l, int64_t place, const char *slot)
+{
+    const char *here = slot_here(l, place, slot);
+    return here ? cz__contents_slot_dtype(l->checkpoint, place, here) : l->here.stored[place].dtype;
+}
+
+/* ---- elements ---- */
+
 /* Where elements [begin, end) go; NULL if there are none. */
 static cz_status find_target(const cz__loading *l, int64_t place, const char *slot, int64_t begin,
                              int64_t end, char **to)
 {
+    slot = slot_here(l, place, slot);
     *to = cz__contents_address(l->checkpoint, place, slot, begin);
     if (*to || begin == end)
         return CZ_OK;
@@ -37,18 +74,13 @@ static cz_status find_target(const cz__loading *l, int64_t place, const char *sl
                     slot ? slot : "the value", l->here.stored[place].name);
 }
 
-/* State has the type of its parameter. */
-static cz_dtype type_in_file(const cz__loading *l, int64_t place)
-{
-    return cz__type_in_memory(l->input.index.stored[l->comparison.from[place]].dtype);
-}
-
 /* A block at most, of the type in the file, to any device's memory. */
-static cz_status put_block(const cz__loading *l, int64_t place, char *to, const char *block,
-                           int64_t count)
+static cz_status put_block(const cz__loading *l, int64_t place, const char *slot, char *to,
+                           const char *block, int64_t count)
 {
     char converted[BLOCK];
-    const cz_dtype from = type_in_file(l, place), dtype = l->here.stored[place].dtype;
+    const cz_dtype from = type_in_file(l, place, slot);
+    const cz_dtype dtype = cz__restore_type_here(l, place, slot);
     if (from != dtype)
         cz__convert(dtype, converted, from, block, count);
     return cz__contents_device(l->checkpoint, place)
@@ -60,11 +92,11 @@ static cz_status put_elements(cz__loading *l, int64_t place, const char *slot, i
                               int64_t end, const char *elements)
 {
     char *to;
-    const size_t from = cz_dtype_size(type_in_file(l, place)),
-                 here = cz_dtype_size(l->here.stored[place].dtype);
+    const size_t from = cz_dtype_size(type_in_file(l, place, slot)),
+                 here = cz_dtype_size(cz__restore_type_here(l, place, slot));
     CZ_TRY(find_target(l, place, slot, begin, end, &to));
     for (int64_t at = begin; at < end; at += IN_BLOCK)
-        CZ_TRY(put_block(l, place, to + (size_t)(at - begin) * here,
+        CZ_TRY(put_block(l, place, slot, to + (size_t)(at - begin) * here,
                          elements + (size_t)(at - begin) * from,
                          end - at < IN_BLOCK ? end - at : IN_BLOCK));
     return CZ_OK;
@@ -75,11 +107,12 @@ static cz_status fetch_blocks(cz__loading *l, int64_t place, const char *slot, i
                               int64_t end, char *to)
 {
     char block[BLOCK];
-    const size_t size = cz_dtype_size(l->here.stored[place].dtype);
+    const size_t size = cz_dtype_size(cz__restore_type_here(l, place, slot));
     for (int64_t at = begin; at < end; at += IN_BLOCK) {
         const int64_t count = end - at < IN_BLOCK ? end - at : IN_BLOCK;
-        CZ_TRY(cz__input_read(&l->input, l->comparison.from[place], slot, at, at + count, block));
-        CZ_TRY(put_block(l, place, to + (size_t)(at - begin) * size, block, count));
+        CZ_TRY(cz__input_read(&l->input, l->comparison.from[place],
+                              cz__restore_slot_in_file(l, place, slot), at, at + count, block));
+        CZ_TRY(put_block(l, place, slot, to + (size_t)(at - begin) * size, block, count));
     }
     return CZ_OK;
 }
@@ -91,9 +124,10 @@ cz_status cz__restore_fetch(cz__loading *l, int64_t place, const char *slot, int
     CZ_TRY(find_target(l, place, slot, begin, end, &to));
     if (!to)
         return CZ_OK;
-    if (type_in_file(l, place) == l->here.stored[place].dtype &&
+    if (type_in_file(l, place, slot) == cz__restore_type_here(l, place, slot) &&
         cz__contents_device(l->checkpoint, place) == cz_device_cpu())
-        return cz__input_read(&l->input, l->comparison.from[place], slot, begin, end, to);
+        return cz__input_read(&l->input, l->comparison.from[place],
+                              cz__restore_slot_in_file(l, place, slot), begin, end, to);
     return fetch_blocks(l, place, slot, begin, end, to);
 }
 
@@ -183,7 +217,8 @@ static cz_status cut_run(walk *w, const char *slot, int to, int64_t end, run *ou
 {
     const cz__loading *l = w->loading;
     const int64_t from = l->comparison.from[w->place];
-    const size_t size = cz__type_unit(l->input.index.stored[from].dtype);
+    const char *there = cz__restore_slot_in_file(l, w->place, slot);
+    const size_t size = cz__type_unit(cz__index_dtype(&l->input.index, from, there));
     const int64_t most = (int64_t)(w->left / size);
     cz_span piece;
     CZ_TRY(cz__input_piece(&l->input, from, w->element, &piece));
@@ -244,7 +279,8 @@ cz_status cz__windows_reach(cz__loading *l)
         if (!any)
             return CZ_OK;
         if (reader_of(&l->placement, &r) == l->placement.rank)
-            CZ_TRY(cz__input_reach(&l->input, l->comparison.from[r.place], r.slot, r.begin, r.end));
+            CZ_TRY(cz__input_reach(&l->input, l->comparison.from[r.place],
+                                   cz__restore_slot_in_file(l, r.place, r.slot), r.begin, r.end));
     }
 }
 
@@ -344,7 +380,8 @@ static cz_status read_run(cz__windows *w, const run *r)
         return cz__restore_fetch(l, r->place, r->slot, r->begin, r->end);
     char *to = w->outgoing + w->places[r->to];
     w->places[r->to] += (int64_t)r->bytes;
-    return cz__input_read(&l->input, l->comparison.from[r->place], r->slot, r->begin, r->end, to);
+    return cz__input_read(&l->input, l->comparison.from[r->place],
+                          cz__restore_slot_in_file(l, r->place, r->slot), r->begin, r->end, to);
 }
 
 static cz_status read_window(cz__windows *w, walk at)

@@ -16,6 +16,7 @@
 #include "io/folder.h"
 #include "io/json.h"
 #include "io/text.h"
+#include "tensor/model.h"
 
 /* ---- sorting tensors ---- */
 
@@ -195,7 +196,8 @@ static cz_status check_slot(const cz__bundle *b, const cz__stored *stored, const
         return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which the optimizer has", b->path,
                         cz__show(name).text);
     const cz__safetensors_entry *e = found->entry;
-    if (e->dtype == dtype && dtype == stored->dtype && e->dimensions == stored->dimensions &&
+    if (e->dtype == dtype && (dtype == stored->dtype || cz__converts(dtype)) &&
+        e->dimensions == stored->dimensions &&
         memcmp(e->shape, stored->shape, (size_t)e->dimensions * sizeof *e->shape) == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_FORMAT,

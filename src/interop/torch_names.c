@@ -318,7 +318,8 @@ static cz_status compare_slot(const reading *r, const char *name, const char *sl
     if (found.form.dimensions == 0) /* a number that the rule keeps beside */
         return CZ_OK;
     *compared = true;
-    if ((found.form.dtype == wanted.dtype || wanted.dtype == (cz_dtype)0) &&
+    if ((found.form.dtype == wanted.dtype || wanted.dtype == (cz_dtype)0 ||
+         (cz__converts(found.form.dtype) && cz__converts(wanted.dtype))) &&
         found.form.dimensions == wanted.dimensions &&
         memcmp(found.form.shape, wanted.shape, (size_t)wanted.dimensions * sizeof *wanted.shape) ==
             0)

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "czero/rule.h"
 #include "interop/torch.h"
+#include "optim/optim.h"
 
 typedef cz__torch_reading reading;
 
@@ -102,6 +103,17 @@ static bool fits(const reading *r, const cz__torch_rule *rule, const cz__pickle_
     return true;
 }
 
+/* The f32 copy of a value in the state, in the words of TransformerEngine, which czero writes, of
+ * Megatron-LM, and of others. */
+static bool is_master(const char *slot)
+{
+    static const char *const names[] = {CZ__MASTER, "fp32_param", "master_weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], slot) == 0)
+            return true;
+    return false;
+}
+
 static bool has_slot(const cz__torch_rule *rule, const char *slot)
 {
     const bool either = rule->decoupled == CZ__TORCH_ABSENT;
@@ -111,7 +123,7 @@ static bool has_slot(const cz__torch_rule *rule, const char *slot)
             if (strcmp(known->slots[i].name, slot) == 0)
                 return true;
     }
-    return strcmp(slot, "step") == 0;
+    return strcmp(slot, "step") == 0 || is_master(slot);
 }
 
 /* Has the rule what there is of state? */
@@ -320,6 +332,8 @@ static cz_status put_slot(reading *r, cz_state_dict *to, const char *slot, const
         return put_step(r, to, name, value);
     if (value->kind != CZ__PICKLE_CALL || is_scalar(r, slot))
         return put_scalar(r, to, slot, name, value);
+    if (is_master(slot))
+        slot = CZ__MASTER;
     CZ_TRY(cz__torch_contents_add(r->c, value, slot, name, &dtype));
     return cz_state_dict_set_text(to, slot, cz_dtype_name(dtype));
 }

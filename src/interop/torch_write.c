@@ -91,7 +91,9 @@ static cz_status put_slot(writing *w, const cz__stored *stored, const cz_state_d
         return put_step(w, step);
     }
     if (cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT)
-        return cz__torch_put_stored(w, stored, slot, stored->dtype);
+        return cz__torch_put_stored(
+            w, stored, slot,
+            cz__index_dtype(w->what->index, stored - w->what->index->stored, slot));
     CZ_TRY(cz_state_dict_get_real(entry, slot, &real));
     if (w->rule && w->rule->scalar)
         return cz__torch_put_scalar(w, CZ_F64, real);

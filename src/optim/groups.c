@@ -510,10 +510,17 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
 
 void cz__describe_members(cz__description *d, const cz_optim *optim)
 {
+    static const char *const masters[] = {"none", "copies", NULL};
     const int64_t groups = cz__optim_group_count(optim);
     cz__describe_number(d, &(cz__subject){NULL, "the number of parameter groups", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, groups);
+    cz__describe_number(d, &(cz__subject){NULL, "the seed of roundings", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, optim ? (int64_t)optim->seed : 0);
     for (int64_t g = 0; g < groups; g++) {
+        cz__describe_word(d, &(cz__subject){"master", "parameter group", g, NULL, "is"}, masters,
+                          optim->groups[g].has_masters);
+        cz__describe_number(d, &(cz__subject){"state_dtype", "parameter group", g, NULL, "is"},
+                            CZ__FIELD_DTYPE, optim->groups[g].state_dtype);
         int64_t count = 0;
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},

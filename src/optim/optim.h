@@ -73,6 +73,9 @@ cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot);
 /* Is some value, gradient or state of another type than that in which kernels compute? */
 bool cz__optim_is_mixed(const cz_optim *optim);
 
+/* Has its value a master here, in use or to be? */
+bool cz__optim_has_master(const cz_optim *optim, int64_t param);
+
 /* The e-th element slot, the rule's and then that of masters, and the rule's k-th scalar slot,
  * "step" left out; the name is NULL if there are fewer. */
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e);

@@ -24,3 +24,9 @@ bool cz__optim_is_mixed(const cz_optim *optim)
 {
     return optim->is_mixed;
 }
+
+bool cz__optim_has_master(const cz_optim *optim, int64_t param)
+{
+    return param < optim->param_count && optim->group_of[param] >= 0 &&
+           (cz__optim_slots_in_use(optim, param) & cz__optim_master_bit(optim));
+}

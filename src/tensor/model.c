@@ -299,7 +299,7 @@ cz_dtype cz__model_gradient_dtype(const cz_model *model, int64_t param)
 
 cz_status cz__model_check_gradients(const cz_model *model, const char *part)
 {
-    for (int64_t p = 0; p < model->params.count; p++) {
+    for (int64_t p = 0; p < cz__model_param_count(model); p++) {
         const cz__entry *e = &model->params.items[p];
         if (e->gradient_dtype != e->value.dtype)
             return cz__fail(CZ_ERR_UNSUPPORTED,

@@ -508,10 +508,13 @@ static const change zero_changes[] = {
 
 static const cz_param_group group_defaults = {sizeof group_defaults, all_three, PARAMS, NULL};
 static const int64_t turned[] = {1, 0, 2};
-static const change group_changes[] = {CHANGE(params, POINTER((void *)turned), "a member"),
-                                       CHANGE(param_count, I64(2), "size of parameter group 0"),
-                                       CHANGE(hypers, POINTER((void *)other_rate), "lr"),
-                                       {0}};
+static const change group_changes[] = {
+    CHANGE(params, POINTER((void *)turned), "a member"),
+    CHANGE(param_count, I64(2), "size of parameter group 0"),
+    CHANGE(hypers, POINTER((void *)other_rate), "lr"),
+    CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
+    CHANGE(state_dtype, I32(CZ_BF16), NULL, NULL, REFUSED),
+    {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};
 static const change hyper_changes[] = {

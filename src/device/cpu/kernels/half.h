@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The 16-bit floats as straight lines that a compiler turns into vectors; the same bits as
- * cz__f32_from_f16() and its sisters, but that signalling NaNs of bf16 stay so on the way to f32. */
+ * cz__f32_from_f16() and its sisters, but signalling NaNs of bf16 stay so on the way to f32. */
 #ifndef CZ_DEVICE_CPU_KERNELS_HALF_H
 #define CZ_DEVICE_CPU_KERNELS_HALF_H
 
