@@ -37,7 +37,7 @@ typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const 
  *  in use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
 
-#define CZ_DEVICE_ABI 4u
+#define CZ_DEVICE_ABI 5u
 
 /** A kind of device. Built-in and loaded devices are the same table; a table has every entry that
  *  is not optional, and outlives all objects made on it. `queue` orders work on devices that run
@@ -66,9 +66,11 @@ typedef struct cz_device {
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
      *  one of the sources. A source may be NULL, but not all: its place in the tree is empty, so
      *  that the other side of its sum is the sum; an average still divides by source_count.
-     *  CZ_ERR_UNSUPPORTED: no such kernel for this type. */
+     *  `result` is the type of `out`: that of the sources; or of 16-bit types CZ_F32, for a sum or
+     *  an average that is not rounded, and `out` is none of the sources. CZ_ERR_UNSUPPORTED: no
+     *  such kernel for these types. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
-                        const void *const *sources, int64_t count, void *out);
+                        const void *const *sources, int64_t count, cz_dtype result, void *out);
     /** Add the squares of `count` values to a sum in the host's memory: those of f32 and narrower
      *  types exactly, those of f64 each rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
     cz_status (*add_squares)(void *queue, cz_dtype dtype, int64_t count, const void *values,

@@ -138,7 +138,8 @@ static bool next_run(const view *v, int stream, cz__run *run)
 {
     part_of_rank *part = v->part;
     const cz__region *shape = shape_of(v, stream);
-    const size_t limit = is_owners(of(v, v->worker)) ? TILE_BYTES : TURN_BYTES;
+    const cz__operation *own = of(v, v->worker);
+    const size_t limit = is_owners(own) ? cz__stream_bytes(own, TILE_BYTES) : TURN_BYTES;
     if (part->at.offset >= part->end)
         return false;
     const size_t left = part->end - part->at.offset;
@@ -157,12 +158,12 @@ static cz_status copy(const view *v, char *to, const char *from, size_t bytes)
     return v->large ? cz__copy_once(device, to, from, bytes) : device->copy(NULL, to, from, bytes);
 }
 
-static cz_status reduce_into(const view *v, const cz__header *header, size_t bytes,
-                             size_t element_size, void *out)
+static cz_status reduce_into(const view *v, const cz__operation *owner, size_t bytes, void *out)
 {
-    return v->group->device->reduce(NULL, (cz_dtype)header->dtype, (cz_reduction)header->reduction,
-                                    v->source_count, v->sources, (int64_t)(bytes / element_size),
-                                    out);
+    const cz__header *header = &owner->header;
+    return v->group->device->reduce(
+        NULL, (cz_dtype)header->dtype, (cz_reduction)header->reduction, v->source_count, v->sources,
+        (int64_t)(bytes / owner->source.element_size), owner->result, out);
 }
 
 /* Has `target` just been read, so that it is in cache? */
@@ -192,16 +193,17 @@ static cz_status step_run(const view *v, int stream, const cz__run *run)
     char *gradient = own ? own : v->group->tile;
     if (owner->reduces) {
         (void)collect_sources(v, stream, run, gradient);
-        CZ_TRY(reduce_into(v, &owner->header, run->bytes, element, gradient));
+        CZ_TRY(reduce_into(v, owner, run->bytes, gradient));
     }
     owner->update(owner->update_context, run->param, (int64_t)(run->offset / element),
                   (int64_t)(run->bytes / element), gradient);
     if (!goes_to_all(owner))
         return CZ_OK;
     const char *value = cz__run_address(&owner->values, stream, run);
+    const size_t bytes = cz__bytes_here(&owner->values, run->bytes);
     for (int r = 0; r < v->group->size && !owner->shared_values; r++)
         if (r != stream)
-            CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, run->bytes));
+            CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, bytes));
     return CZ_OK;
 }
 
@@ -209,17 +211,17 @@ static cz_status step_run(const view *v, int stream, const cz__run *run)
 static cz_status reduce_run(const view *v, int stream, const cz__run *run)
 {
     const cz__operation *owner = of(v, stream);
+    const size_t bytes = cz__bytes_here(&owner->target, run->bytes);
     char *target = cz__run_address(&owner->target, stream, run);
     const bool read = collect_sources(v, stream, run, target);
     const bool past = v->large && !read && v->group->device->copy_once;
-    CZ_TRY(reduce_into(v, &owner->header, run->bytes, owner->source.element_size,
-                       past ? v->group->tile : target));
+    CZ_TRY(reduce_into(v, owner, run->bytes, past ? v->group->tile : target));
     if (past)
-        CZ_TRY(copy(v, target, v->group->tile, run->bytes));
+        CZ_TRY(copy(v, target, v->group->tile, bytes));
     for (int r = 0; r < v->group->size && owner->exchanges; r++)
         if (r != stream)
             CZ_TRY(v->group->device->copy(NULL, cz__run_address(&of(v, r)->target, stream, run),
-                                          target, run->bytes));
+                                          target, bytes));
     return CZ_OK;
 }
 
@@ -313,7 +315,9 @@ static size_t handed_over(const view *v)
         return own->header.root == v->worker ? 0 : v->part->bytes;
     if (own->reduces)
         mine = (all - v->part->bytes) * (size_t)cz__region_terms(&own->source, v->worker);
-    return goes_to_all(own) && !own->shared_values ? mine + others * v->part->bytes : mine;
+    if (!goes_to_all(own) || own->shared_values)
+        return mine;
+    return mine + others * cz__bytes_here(cz__region_taken(own), v->part->bytes);
 }
 
 /* ---- rendezvous ---- */

@@ -219,15 +219,11 @@ static size_t meeting_bytes(int size, bool in_process)
                : cz__line_aligned(sizeof(meeting)) + (size_t)size * most_bytes(size);
 }
 
-/* Letters are in the host's memory. Values of another type than their gradients' may be longer. */
+/* Letters are in the host's memory. */
 static bool fits(const cz_work *work)
 {
-    const cz__operation *operation = &work->operation;
-    const size_t room = most_data(work->group->size);
-    const size_t elements =
-        operation->longest / (operation->source.element_size ? operation->source.element_size : 1);
-    return work->group->device == cz_device_cpu() && cz__small_fits(work, room) &&
-           (!operation->update || elements * operation->values.element_size <= room);
+    return work->group->device == cz_device_cpu() &&
+           cz__small_fits(work, most_data(work->group->size));
 }
 
 static void begin_meeting(cz_work *work)

@@ -148,7 +148,7 @@ static cz_status close_reduce(cz_work *work, int round)
     CZ_TRY(work->group->device->reduce(
         NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction,
         cz__region_source_count(&operation->source), sources,
-        (int64_t)(own->bytes / operation->source.element_size), result));
+        (int64_t)(own->bytes / operation->source.element_size), operation->result, result));
     if (!target->data)
         cz__chunk_unpack(&operation->target, target, work->group->device, result);
     if (operation->update)
@@ -181,7 +181,8 @@ static cz_status send_chunks(cz_work *work, int round, bool *any)
             data = packed(work, round, source, &sent, r);
         *any |= sent.bytes > 0;
         if (sent.bytes > 0)
-            CZ_TRY(send(work, round, CZ__STEP_EXCHANGE, r, data, sent.bytes));
+            CZ_TRY(
+                send(work, round, CZ__STEP_EXCHANGE, r, data, cz__bytes_here(source, sent.bytes)));
     }
     return CZ_OK;
 }
@@ -199,7 +200,8 @@ static cz_status open_exchange(cz_work *work, int round, bool *any)
         *any = true;
         const bool in_place = received->data && !work->operation.shared_values;
         CZ_TRY(receive(work, round, CZ__STEP_EXCHANGE, r,
-                       in_place ? received->data : slot(work, round, size + r), received->bytes));
+                       in_place ? received->data : slot(work, round, size + r),
+                       cz__bytes_here(target, received->bytes)));
     }
     return send_chunks(work, round, any);
 }
@@ -356,7 +358,8 @@ static void begin(cz_work *work)
     *m = (messages){.slot_bytes = cz__chunk_bytes(group, work->operation.longest),
                     .rounds_most =
                         cz__rounds_of(size, group->segment_bytes, work->operation.longest)};
-    m->chunk_bytes = cz__terms_chunk(&work->operation.source, m->slot_bytes);
+    m->chunk_bytes =
+        cz__terms_chunk(&work->operation.source, cz__stream_bytes(&work->operation, m->slot_bytes));
     m->parcels = (parcel *)(void *)&m->peers[size];
     m->sources = (const void **)(void *)&m->parcels[CZ__ROUNDS * size];
     for (int i = 0; i < m->rounds_most * size; i++)

@@ -40,12 +40,14 @@ size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int s
     cz__run run;
     size_t at = 0;
     cz__cursor_begin(region, stream, &cursor);
-    for (; cz__run_next(region, &cursor, SIZE_MAX, &run); at += run.bytes) {
+    while (cz__run_next(region, &cursor, SIZE_MAX, &run)) {
         const char *from = cz__run_address(region, stream, &run);
+        const size_t bytes = cz__bytes_here(region, run.bytes);
         if (from)
-            (void)device->copy(NULL, to + at, from, run.bytes);
+            (void)device->copy(NULL, to + at, from, bytes);
         else
-            (void)device->zero(NULL, to + at, run.bytes);
+            (void)device->zero(NULL, to + at, bytes);
+        at += bytes;
     }
     return at;
 }
@@ -56,10 +58,12 @@ void cz__small_take_stream(const cz_work *work, const cz__region *region, int st
     cz__cursor cursor;
     cz__run run;
     cz__cursor_begin(region, stream, &cursor);
-    for (; cz__run_next(region, &cursor, SIZE_MAX, &run); from += run.bytes) {
+    while (cz__run_next(region, &cursor, SIZE_MAX, &run)) {
         char *to = cz__run_address(region, stream, &run);
+        const size_t bytes = cz__bytes_here(region, run.bytes);
         if (to)
-            (void)work->group->device->copy(NULL, to, from, run.bytes);
+            (void)work->group->device->copy(NULL, to, from, bytes);
+        from += bytes;
     }
 }
 
@@ -169,10 +173,10 @@ static cz_status add_up(const cz_work *work, const cz__small_data *data, size_t 
             sources[cz__region_source_of(source, r, t)] =
                 data->given[r] + offset + (t > 0 ? (size_t)t * term_stride(work) : 0);
     }
-    return work->group->device->reduce(NULL, (cz_dtype)operation->header.dtype,
-                                       (cz_reduction)operation->header.reduction,
-                                       cz__region_source_count(source), sources,
-                                       (int64_t)(bytes / operation->source.element_size), out);
+    return work->group->device->reduce(
+        NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction,
+        cz__region_source_count(source), sources, (int64_t)(bytes / operation->source.element_size),
+        operation->result, out);
 }
 
 static void update_run(const cz__operation *operation, const cz__run *run, const char *gradient)
@@ -194,7 +198,7 @@ static cz_status reduce_stream(cz_work *work, const cz__small_data *data, int st
     cz__cursor_begin(&operation->target, stream, &cursor);
     for (; cz__run_next(&operation->target, &cursor, SIZE_MAX, &run); at += run.bytes) {
         char *wanted = cz__run_address(&operation->target, stream, &run),
-             *out = wanted ? wanted : data->spare + at;
+             *out = wanted ? wanted : data->spare + cz__bytes_here(&operation->target, at);
         CZ_TRY(add_up(work, data, offset + at, run.bytes, out));
         if (operation->update)
             update_run(operation, &run, out);

@@ -351,13 +351,13 @@ void cz__window_begin(cz_work *work)
     cz__window_run *run = cz__run_of(work);
     const uint64_t grant = work->verdict.grant;
     const size_t slot = group->window->slot_bytes,
-                 chunk = cz__chunk_bytes(group, operation->longest);
+                 chunk = cz__chunk_bytes(group, operation->longest),
+                 bytes = cz__stream_bytes(operation, chunk < slot ? chunk : slot);
     *run = (cz__window_run){.use = grant >> USE_SHIFT,
                             .lane = (int)(grant & ((1 << LANE_BITS) - 1)),
                             .stream = grant & STREAM_BIT,
                             .began_at = cz__seconds(),
-                            .chunk_bytes =
-                                cz__terms_chunk(&operation->source, chunk < slot ? chunk : slot),
+                            .chunk_bytes = cz__terms_chunk(&operation->source, bytes),
                             .past_caches = operation->longest >= LARGE_BYTES};
     run->sources = (const void **)(void *)&run->peers[group->size];
     for (int r = 0; r < group->size; r++) {

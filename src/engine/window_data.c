@@ -126,10 +126,11 @@ static cz_status put(const cz_work *work, const cz__region *region, const cz__ch
                      char *slot)
 {
     const cz_device *device = work->group->device;
+    const size_t bytes = cz__bytes_here(region, chunk->bytes);
     if (chunk->data && cz__run_of(work)->stream)
-        return cz__copy_once(device, slot, chunk->data, chunk->bytes);
+        return cz__copy_once(device, slot, chunk->data, bytes);
     if (chunk->data)
-        return device->copy(NULL, slot, chunk->data, chunk->bytes);
+        return device->copy(NULL, slot, chunk->data, bytes);
     cz__chunk_pack(region, chunk, device, slot);
     return CZ_OK;
 }
@@ -152,10 +153,11 @@ static cz_status take(const cz_work *work, const cz__region *region, const cz__c
                       const char *from, bool fresh)
 {
     const cz_device *device = work->group->device;
+    const size_t bytes = cz__bytes_here(region, chunk->bytes);
     if (chunk->data && fresh && cz__run_of(work)->past_caches)
-        return cz__copy_once(device, chunk->data, from, chunk->bytes);
+        return cz__copy_once(device, chunk->data, from, bytes);
     if (chunk->data)
-        return device->copy(NULL, chunk->data, from, chunk->bytes);
+        return device->copy(NULL, chunk->data, from, bytes);
     cz__chunk_unpack(region, chunk, device, from);
     return CZ_OK;
 }
@@ -165,19 +167,22 @@ static char *result_slot(const cz_work *work, uint32_t round)
     return cz__window_slot(work, work->group->rank, round, work->group->size);
 }
 
-/* To the other ranks of this machine. */
-static void count_handed_over(const cz_work *work, unsigned step, size_t bytes)
-{
-    for (int i = 1; i < here(work)->rank_count; i++)
-        cz__traffic_sent(work->group, step, bytes);
-}
-
 /* ---- messages between machines ---- */
 
-/* What is for all, once to each other machine. */
-static cz_status send_result(cz_work *work, uint32_t round, const char *data, size_t bytes)
+/* To the other ranks of this machine, of what is for all. */
+static void count_handed_over(const cz_work *work, size_t chunk_bytes)
+{
+    const size_t bytes = cz__bytes_here(cz__region_taken(&work->operation), chunk_bytes);
+    for (int i = 1; i < here(work)->rank_count; i++)
+        cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, bytes);
+}
+
+/* What is for all, to those and once to each other machine. */
+static cz_status send_result(cz_work *work, uint32_t round, const char *data, size_t chunk_bytes)
 {
     const cz__topology *topology = topology_of(work);
+    const size_t bytes = cz__bytes_here(cz__region_taken(&work->operation), chunk_bytes);
+    count_handed_over(work, chunk_bytes);
     for (int i = 1; i < topology->machine_count; i++) {
         const int m = (topology->here + i) % topology->machine_count;
         CZ_TRY(cz__request_send(work, cz__window_request(work, round, CZ__RESULT_TO_MACHINE, m),
@@ -187,9 +192,10 @@ static cz_status send_result(cz_work *work, uint32_t round, const char *data, si
     return CZ_OK;
 }
 
-static cz_status receive_result(cz_work *work, uint32_t round, int owner, size_t bytes)
+static cz_status receive_result(cz_work *work, uint32_t round, int owner, size_t chunk_bytes)
 {
     const cz__topology *topology = topology_of(work);
+    const size_t bytes = cz__bytes_here(cz__region_taken(&work->operation), chunk_bytes);
     const int duty = topology->duty[owner];
     char *slot = cz__window_slot(work, work->group->rank, round,
                                  cz__topology_slot_of_result(topology, duty));
@@ -283,7 +289,6 @@ static cz_status open_own(cz_work *work, const cz__chunk *chunk)
     if (work->operation.shared_values)
         return CZ_OK;
     CZ_TRY(put(work, cz__region_given(&work->operation), chunk, slot));
-    count_handed_over(work, CZ__STEP_EXCHANGE, chunk->bytes);
     return send_result(work, round, slot, chunk->bytes);
 }
 
@@ -365,7 +370,8 @@ static cz_status reduce_chunk(cz_work *work, const cz__chunk *target, char *slot
     const bool fresh = target->data != own->data;
     if (operation->exchanges && run->stream && target->data) {
         CZ_TRY(cz__sums_reduce(work, run->reduced, target->data));
-        return cz__copy_once(work->group->device, slot, target->data, own->bytes);
+        return cz__copy_once(work->group->device, slot, target->data,
+                             cz__bytes_here(&operation->target, own->bytes));
     }
     if (!operation->exchanges && target->data && !(fresh && run->past_caches))
         return cz__sums_reduce(work, run->reduced, target->data);
@@ -398,7 +404,6 @@ static cz_status reduce_own(cz_work *work, const cz__chunk *target)
                                   : reduce_chunk(work, target, slot));
     if (!work->operation.exchanges || work->operation.shared_values)
         return CZ_OK;
-    count_handed_over(work, CZ__STEP_EXCHANGE, target->bytes);
     return send_result(work, round, slot, target->bytes);
 }
 
@@ -437,7 +442,7 @@ static cz_status land(cz_work *work, bool *moved)
     for (int duty = 0; duty < topology->duty_count; duty++) {
         const size_t bytes = cz__window_leaf(work, run->landed, topology->duties[duty])->bytes;
         if (bytes > 0)
-            count_handed_over(work, CZ__STEP_EXCHANGE, bytes);
+            count_handed_over(work, bytes);
     }
     set(work, &mine(work)->landed, ++run->landed);
     return CZ_OK;

@@ -87,6 +87,7 @@ static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t 
     return CZ_OK;
 }
 
+/* To where elements are f32, or rounded. */
 static cz_status reduce_wide(const cz_work *work, cz_reduction reduction, int sources,
                              int64_t count, bool narrow, char *out)
 {
@@ -96,7 +97,7 @@ static cz_status reduce_wide(const cz_work *work, cz_reduction reduction, int so
     for (int64_t begin = 0; begin < count; begin += CZ__WINDOW_TILE) {
         const int64_t some = count - begin < CZ__WINDOW_TILE ? count - begin : CZ__WINDOW_TILE;
         CZ_TRY(widen(work, sources, begin, some));
-        CZ_TRY(device->reduce(NULL, CZ_F32, reduction, sources, sums->tile_sources, some,
+        CZ_TRY(device->reduce(NULL, CZ_F32, reduction, sources, sums->tile_sources, some, CZ_F32,
                               narrow ? result : (float *)(void *)out + begin));
         if (narrow)
             CZ_TRY(device->convert(NULL, dtype_of(work), out + begin * 2, CZ_F32, result, some));
@@ -118,7 +119,8 @@ static cz_status add_up_subtree(cz_work *work, const cz__subtree *subtree, size_
         return device->copy(NULL, out, cz__run_of(work)->sources[0], bytes);
     if (!is_wide(work))
         return device->reduce(NULL, dtype_of(work), partial_of(work), subtree->count,
-                              cz__run_of(work)->sources, elements(work, bytes), out);
+                              cz__run_of(work)->sources, elements(work, bytes), dtype_of(work),
+                              out);
     memset(sums_of(work)->wide, 0, (size_t)subtree->count * sizeof(bool));
     return reduce_wide(work, partial_of(work), subtree->count, elements(work, bytes), false, out);
 }
@@ -183,8 +185,9 @@ cz_status cz__sums_reduce(cz_work *work, uint32_t round, char *result)
         if (m != topology->here)
             place_machine(work, round, &topology->machines[m], bytes);
     if (topology->machine_count > 1 && is_wide(work))
-        return reduce_wide(work, reduction, size, elements(work, bytes), true, result);
+        return reduce_wide(work, reduction, size, elements(work, bytes),
+                           work->operation.result != CZ_F32, result);
     return work->group->device->reduce(NULL, dtype_of(work), reduction,
                                        cz__region_source_count(source), sources,
-                                       elements(work, bytes), result);
+                                       elements(work, bytes), work->operation.result, result);
 }

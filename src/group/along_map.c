@@ -20,6 +20,17 @@ cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_op
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
+/* Elements of a region are of another type than the stream's: in the header they make a different
+ * operation. */
+static void give_type(cz__operation *operation, cz__region *region, cz_dtype dtype)
+{
+    const size_t longest = (size_t)operation->header.count * cz_dtype_size(dtype);
+    region->width = cz_dtype_size(dtype);
+    operation->header.detail = cz__mix(operation->header.detail, (uint64_t)dtype);
+    if (operation->longest < longest)
+        operation->longest = longest;
+}
+
 /* The operations along a map describe themselves alike: by the elements that take part. */
 static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
                                cz__operation_kind kind)
@@ -38,7 +49,13 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     operation.target.mapped = *memory;
     operation.source = operation.target;
     operation.target.mapped.terms = NULL;
-    operation.longest = (size_t)operation.header.count * operation.target.element_size;
+    operation.longest = (size_t)operation.header.count * operation.source.element_size;
+    if (memory->result)
+        operation.target.mapped.data = memory->result;
+    if (memory->result_dtype) {
+        operation.result = memory->result_dtype;
+        give_type(&operation, &operation.target, memory->result_dtype);
+    }
     if (kind == CZ__GATHER_MAP)
         operation.source.mapped.terms = NULL;
     if (operation.source.mapped.terms) {
@@ -61,8 +78,6 @@ static cz_status reduce(cz_group *group, const cz__mapped *memory, cz_reduction 
     cz__operation operation =
         along_map(group, memory, to_all ? CZ__ALL_REDUCE_MAP : CZ__REDUCE_MAP);
     operation.header.reduction = (int32_t)reduction;
-    if (memory->result)
-        operation.target.mapped.data = memory->result;
     operation.reduces = true;
     operation.exchanges = operation.same_to_all = to_all;
     return cz__operation_run(group, &operation, mine, options, NULL);
@@ -90,10 +105,11 @@ static cz__operation in_tiles(const cz_group *group, const cz__tiled_step *step)
     const cz__operation_kind kind = step->values ? CZ__STEP_MAP : CZ__REDUCE_MAP;
     cz__operation operation =
         along_map(group, &step->gradients, step->reduces ? kind : CZ__GATHER_MAP);
-    if (step->gradients.result)
-        operation.target.mapped.data = step->gradients.result;
-    operation.values = operation.target;
+    operation.values = operation.source;
+    operation.values.mapped.terms = NULL;
     operation.values.mapped.data = step->values;
+    if (step->value_dtype)
+        give_type(&operation, &operation.values, step->value_dtype);
     operation.shared_values = step->values && step->gradients.shared;
     operation.update = step->update;
     operation.update_context = step->context;

@@ -63,6 +63,7 @@ cz__region cz__region_of(const cz_group *group, cz__region_kind kind, const void
     const size_t size = cz_dtype_size(dtype);
     return (cz__region){.kind = kind,
                         .element_size = size ? size : 1,
+                        .width = size ? size : 1,
                         .rank = group->rank,
                         .world_size = group->size,
                         .count = count > 0 ? count : 0,
@@ -81,6 +82,7 @@ cz__operation cz__operation_describe(cz__operation_kind kind, int64_t count, cz_
 {
     const size_t size = cz_dtype_size(dtype);
     return (cz__operation){.header = {.kind = kind, .count = count, .dtype = (int32_t)dtype},
+                           .result = dtype,
                            .longest = count > 0 ? (size_t)count * (size ? size : 1) : 0};
 }
 

@@ -60,12 +60,13 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
  * parameter's spans is reduced over the ranks (unless its owner has the result already, in `result`
  * or `data`), handed to `update` of its owner, which changes these elements in its memory of
  * `values`, and goes from there to all ranks, unless they see one memory of it. Where the owner has
- * a gradient, its elements become the result. */
+ * a gradient, its elements become the result, unless it is of another type. */
 typedef struct cz__tiled_step {
     cz__mapped gradients;
     bool reduces;
     cz_reduction reduction; /* if it does */
     void *const *values;    /* NULL: `update` changes none, and nothing goes anywhere */
+    cz_dtype value_dtype;   /* 0: as the gradients have */
     cz__tile_update update;
     void *context;
 } cz__tiled_step;

@@ -46,7 +46,7 @@ static cz_status average(cz_status status, void *context)
     if (status != CZ_OK)
         return status;
     CZ_TRY(device->reduce(NULL, cz__bucket_dtype(bucket), CZ_AVERAGE, x->block, x->sources,
-                          x->count, x->copies));
+                          x->count, cz__bucket_dtype(bucket), x->copies));
     for (int k = 1; k < x->block; k++)
         CZ_TRY(device->copy(NULL, x->copies + (size_t)k * bytes, x->copies, bytes));
     status =

@@ -43,8 +43,11 @@ typedef struct cz__mapped {
     void *const *data; /* NULL: the parameter counts as zeros here (reductions, not as an owner) */
     const uint8_t *include; /* param_count flags, equal on all ranks: 0: leave this parameter out */
     cz_dtype dtype;
-    /* Reductions: where owners want their elements, as `data`; NULL: in `data`. */
+    /* Reductions: where owners want their elements, as `data`; NULL: in `data`. And their type
+     * there, if it is another one (0: it is not): CZ_F32 of 16-bit types, whose sum or average is
+     * not rounded then. With that `result` is needed, if only as a list of NULLs in a step. */
     void *const *result;
+    cz_dtype result_dtype;
     const cz__terms *terms; /* reductions: NULL, or what this rank gives in the place of `data` */
     cz__reserve *reserve;   /* NULL, or memory for the operation */
     cz__pool *pool;         /* NULL, or where its staging memory comes from */

@@ -154,8 +154,10 @@ typedef struct cz__header {
 /* What to do, as a collective call describes it. */
 typedef struct cz__operation {
     cz__header header;
-    /* Owners reduce what all ranks have of their stream in `source` into `target`; */
+    /* Owners reduce what all ranks have of their stream in `source` into `target`, as elements of
+     * type `result`: of 16-bit types that may be f32; */
     bool reduces;
+    cz_dtype result;
     /* then rank r gets stream r of `source` here, as stream `rank` of its `target`. */
     bool exchanges;
     bool same_to_all;     /* exchange: all get this rank's own stream */
@@ -168,7 +170,8 @@ typedef struct cz__operation {
     void *update_context;
     cz__region values;  /* with an update; no data: it changes none */
     bool shared_values; /* all ranks have the same memory there: the owner's write is all */
-    size_t longest;     /* bytes that no stream exceeds, the same number on all ranks */
+    /* Bytes that no stream exceeds in the widest of its regions, the same number on all ranks. */
+    size_t longest;
     cz__region source;
     cz__region target;
 } cz__operation;
@@ -283,6 +286,8 @@ static inline bool cz__work_moves_data(const cz_work *work)
  * update; what a reduction has made. */
 const cz__region *cz__region_given(const cz__operation *operation);
 const cz__region *cz__region_taken(const cz__operation *operation);
+/* The bytes of streams that take at most so many in every region of the operation. */
+size_t cz__stream_bytes(const cz__operation *operation, size_t bytes);
 /* Let a step's owner update its elements of a chunk, the gradient of which is at `gradient`; NULL:
  * where `target` has it. */
 void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, const char *gradient);

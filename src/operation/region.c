@@ -86,8 +86,9 @@ static size_t piece(const cz__region *region, cz__cursor *cursor, char **data)
     if (!cursor->inside && !enter_span(region, cursor))
         return 0;
     char *start = region->mapped.data[cursor->span.param];
-    *data =
-        start ? start + (size_t)cursor->span.begin * region->element_size + cursor->offset : NULL;
+    *data = start ? start + (size_t)cursor->span.begin * region->width +
+                        cz__bytes_here(region, cursor->offset)
+                  : NULL;
     return span_bytes(region, cursor) - cursor->offset;
 }
 
@@ -131,10 +132,11 @@ void cz__chunk_pack(const cz__region *region, const cz__chunk *chunk, const cz_d
         size_t bytes = piece(region, &cursor, &data);
         if (bytes > chunk->bytes - done)
             bytes = chunk->bytes - done;
+        char *there = to + cz__bytes_here(region, done);
         if (data)
-            (void)device->copy(NULL, to + done, data, bytes);
+            (void)device->copy(NULL, there, data, cz__bytes_here(region, bytes));
         else
-            (void)device->zero(NULL, to + done, bytes);
+            (void)device->zero(NULL, there, cz__bytes_here(region, bytes));
         advance(region, &cursor, bytes);
         done += bytes;
     }
@@ -150,7 +152,8 @@ void cz__chunk_unpack(const cz__region *region, const cz__chunk *chunk, const cz
         if (bytes > chunk->bytes - done)
             bytes = chunk->bytes - done;
         if (data)
-            (void)device->copy(NULL, data, from + done, bytes);
+            (void)device->copy(NULL, data, from + cz__bytes_here(region, done),
+                               cz__bytes_here(region, bytes));
         advance(region, &cursor, bytes);
         done += bytes;
     }
@@ -179,7 +182,7 @@ char *cz__run_address(const cz__region *region, int stream, const cz__run *run)
     size_t bytes;
     char *start = region->kind == CZ__REGION_MAPPED ? region->mapped.data[run->param]
                                                     : slice(region, stream, &bytes);
-    return start ? start + run->offset : NULL;
+    return start ? start + cz__bytes_here(region, run->offset) : NULL;
 }
 
 /* ---- terms ---- */
@@ -313,6 +316,16 @@ const cz__region *cz__region_taken(const cz__operation *operation)
     return operation->update ? &operation->values : &operation->target;
 }
 
+size_t cz__stream_bytes(const cz__operation *operation, size_t bytes)
+{
+    size_t widest = operation->source.width;
+    if (operation->reduces && operation->target.width > widest)
+        widest = operation->target.width;
+    if (operation->update && operation->values.width > widest)
+        widest = operation->values.width;
+    return bytes / widest * operation->source.element_size;
+}
+
 void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, const char *gradient)
 {
     const int64_t element = (int64_t)operation->target.element_size;
@@ -323,7 +336,7 @@ void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, co
             return; /* the chunk ends with its region */
         operation->update(operation->update_context, run.param, (int64_t)run.offset / element,
                           (int64_t)run.bytes / element,
-                          gradient ? gradient + done
+                          gradient ? gradient + cz__bytes_here(&operation->target, done)
                                    : cz__run_address(&operation->target, cursor.rank, &run));
     }
 }

@@ -15,7 +15,11 @@ typedef enum cz__region_kind {
 
 typedef struct cz__region {
     cz__region_kind kind;
+    /* Bytes of an element of a stream: alike in all regions of an operation, so that all are cut
+     * alike; and of an element in this region's memory and messages, which may be wider or
+     * narrower, where the region is mapped. */
     size_t element_size;
+    size_t width;
     int rank; /* this rank */
     int world_size;
     int root;
@@ -38,9 +42,15 @@ typedef struct cz__cursor {
 /* A part of a stream that travels as one message. */
 typedef struct cz__chunk {
     cz__cursor begin;
-    size_t bytes;
-    char *data; /* where it is, if it is one piece in memory here; else NULL: pack and unpack */
+    size_t bytes; /* of the stream */
+    char *data;   /* where it is, if it is one piece in memory here; else NULL: pack and unpack */
 } cz__chunk;
+
+/* What so many bytes of a stream take in a region's memory and messages. */
+static inline size_t cz__bytes_here(const cz__region *region, size_t bytes)
+{
+    return bytes / region->element_size * region->width;
+}
 
 /* Of a rank's stream in a region that is not mapped. */
 size_t cz__region_bytes(const cz__region *region, int rank);

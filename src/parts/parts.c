@@ -447,7 +447,7 @@ static cz_status add_up(const cz_parts *parts, cz_reduction reduction, const dou
     for (int k = 0; k < parts->leaves.count; k++)
         parts->sources[k] = all + (size_t)k * (size_t)width;
     return cz_device_cpu()->reduce(NULL, CZ_F64, reduction, parts->leaves.count, parts->sources,
-                                   width, out);
+                                   width, CZ_F64, out);
 }
 
 /* Shares are 1 to the last bit where all weights are equal. */
@@ -608,7 +608,8 @@ static cz_status complete_tile(cz_parts *parts, int64_t p, const char *gradient,
         if (k > 1)
             sources[2] = kept_at(parts, base + k - 2, p, at);
         void *out = k > 2 ? parts->tile : (char *)parts->kept[base][p] + at;
-        CZ_TRY(parts->device->reduce(NULL, dtype, CZ_SUM, k > 1 ? 3 : 2, sources, elements, out));
+        CZ_TRY(parts->device->reduce(NULL, dtype, CZ_SUM, k > 1 ? 3 : 2, sources, elements, dtype,
+                                     out));
         right = out;
     }
     return CZ_OK;

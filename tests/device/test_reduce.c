@@ -233,10 +233,41 @@ static void try_levels(cz_dtype dtype, const inputs *in, int source_count, int64
     }
 }
 
+/* The sum or average of 16-bit floats as f32 is that of what they are as f32. */
+static void try_wide(cz_dtype dtype, const inputs *in, int source_count, int64_t count)
+{
+    static float right[65536], got[65537];
+    float *memory = cz__calloc((size_t)source_count * (size_t)count + 1, sizeof *memory);
+    const void **sources = cz__calloc((size_t)source_count, sizeof *sources);
+    assert_true(memory && sources);
+    for (int k = 0; k < source_count; k++) {
+        sources[k] = memory + (int64_t)k * count;
+        for (int64_t i = 0; i < count; i++)
+            memory[(int64_t)k * count + i] = wide(dtype, get(dtype, in->sources[k], i));
+    }
+    for (int r = CZ_SUM; r <= CZ_AVERAGE; r++) {
+        const inputs as_f32 = {.sources = sources};
+        fill_wanted(CZ_F32, (cz_reduction)r, &as_f32, source_count, count, right);
+        for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+            const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+            if (!kernels)
+                continue;
+            got[count] = -7;
+            kernels->reduce_wide[dtype][r](source_count, in->sources, count, got);
+            compare(CZ_F32, (cz_reduction)r, source_count, count, got, right, kernels->level);
+            assert_true(got[count] == -7);
+        }
+    }
+    cz__free(sources);
+    cz__free(memory);
+}
+
 static void one_size(cz_dtype dtype, int source_count, int64_t count)
 {
     inputs in = make_inputs(dtype, source_count, count);
     try_levels(dtype, &in, source_count, count, in.out);
+    if (dtype == CZ_F16 || dtype == CZ_BF16)
+        try_wide(dtype, &in, source_count, count);
     free_inputs(&in);
 }
 
@@ -346,8 +377,10 @@ TEST(conversions)
     for (size_t k = 0; k < sizeof partners / sizeof *partners; k++) {
         for (int i = 0; i < 65536; i++)
             other[i] = (uint16_t)(partners[k] ^ (k % 2 ? 0 : (i * 7) & 0x3ff));
-        for (int dtype = CZ_F16; dtype <= CZ_BF16; dtype++)
+        for (int dtype = CZ_F16; dtype <= CZ_BF16; dtype++) {
             try_levels((cz_dtype)dtype, &in, 2, 65536, (char *)out);
+            try_wide((cz_dtype)dtype, &in, 2, 65536);
+        }
     }
 }
 
@@ -382,31 +415,44 @@ TEST(what_is_refused)
     const cz_device *cpu = cz_device_cpu();
     int32_t value[2] = {7, 9};
     const void *sources[] = {value, value};
-    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_AVERAGE, 2, sources, 2, value),
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_AVERAGE, 2, sources, 2, CZ_I32, value),
                      CZ_ERR_UNSUPPORTED);
     assert_non_null(strstr(cz_last_error(), "average of i32"));
     for (int dtype = CZ_F32; dtype <= CZ_BF16; dtype++) {
-        assert_int_equal(cpu->reduce(NULL, (cz_dtype)dtype, CZ_AND, 2, sources, 0, value),
-                         CZ_ERR_UNSUPPORTED);
-        assert_int_equal(cpu->reduce(NULL, (cz_dtype)dtype, CZ_OR, 2, sources, 0, value),
-                         CZ_ERR_UNSUPPORTED);
+        assert_int_equal(
+            cpu->reduce(NULL, (cz_dtype)dtype, CZ_AND, 2, sources, 0, (cz_dtype)dtype, value),
+            CZ_ERR_UNSUPPORTED);
+        assert_int_equal(
+            cpu->reduce(NULL, (cz_dtype)dtype, CZ_OR, 2, sources, 0, (cz_dtype)dtype, value),
+            CZ_ERR_UNSUPPORTED);
         assert_non_null(strstr(cz_last_error(), "or of "));
     }
-    assert_int_equal(cpu->reduce(NULL, (cz_dtype)0, CZ_SUM, 2, sources, 2, value),
+    assert_int_equal(cpu->reduce(NULL, (cz_dtype)0, CZ_SUM, 2, sources, 2, (cz_dtype)0, value),
                      CZ_ERR_UNSUPPORTED);
-    assert_int_equal(cpu->reduce(NULL, (cz_dtype)8, CZ_SUM, 2, sources, 2, value),
+    assert_int_equal(cpu->reduce(NULL, (cz_dtype)8, CZ_SUM, 2, sources, 2, (cz_dtype)8, value),
                      CZ_ERR_UNSUPPORTED);
-    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)0, 2, sources, 2, value),
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)0, 2, sources, 2, CZ_I32, value),
                      CZ_ERR_UNSUPPORTED);
-    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)-1, 2, sources, 2, value),
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)-1, 2, sources, 2, CZ_I32, value),
                      CZ_ERR_UNSUPPORTED);
-    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)8, 2, sources, 2, value),
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)8, 2, sources, 2, CZ_I32, value),
                      CZ_ERR_UNSUPPORTED);
-    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 0, sources, 2, value), CZ_ERR_ARGUMENT);
-    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 4097, sources, 2, value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 0, sources, 2, CZ_I32, value),
+                     CZ_ERR_ARGUMENT);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 4097, sources, 2, CZ_I32, value),
+                     CZ_ERR_ARGUMENT);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 1, CZ_F32, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_BF16, CZ_SUM, 2, sources, 2, CZ_F16, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_F64, CZ_AVERAGE, 2, sources, 1, CZ_F32, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_BF16, CZ_MAX, 2, sources, 2, CZ_F32, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "the max of bf16 values as f32"));
     assert_true(value[0] == 7 && value[1] == 9);
-    assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 0, NULL));
-    assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 2, value));
+    assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 0, CZ_I32, NULL));
+    assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 2, CZ_I32, value));
     assert_true(value[0] == 14 && value[1] == 18);
 }
 
@@ -483,6 +529,32 @@ static void try_gaps(const cz__cpu_kernels *kernels, cz_dtype dtype, int count, 
     free(wanted);
 }
 
+/* As f32 with the same places empty. */
+static void try_wide_gaps(const cz__cpu_kernels *kernels, cz_dtype dtype, int count)
+{
+    uint16_t *data = cz__calloc((size_t)count * GAP_COUNT, sizeof *data);
+    float *widened = cz__calloc((size_t)count * GAP_COUNT, sizeof *widened);
+    const void *sources[WITH_GAPS] = {NULL}, *as_f32[WITH_GAPS] = {NULL};
+    float out[GAP_COUNT], right[GAP_COUNT];
+    assert_true(data && widened);
+    for (int k = 0; k < count; k++) {
+        fill(dtype, 7 + (uint64_t)k, GAP_COUNT, data + k * GAP_COUNT);
+        for (int64_t i = 0; i < GAP_COUNT; i++)
+            widened[k * GAP_COUNT + i] = wide(dtype, get(dtype, data + k * GAP_COUNT, i));
+        if (k % 3 != 1 && k % 7 != 4) {
+            sources[k] = data + k * GAP_COUNT;
+            as_f32[k] = widened + k * GAP_COUNT;
+        }
+    }
+    for (int r = CZ_SUM; r <= CZ_AVERAGE; r++) {
+        kernels->reduce_wide[dtype][r](count, sources, GAP_COUNT, out);
+        kernels->reduce[CZ_F32][r](count, as_f32, GAP_COUNT, right);
+        assert_memory_equal(out, right, sizeof out);
+    }
+    cz__free(widened);
+    cz__free(data);
+}
+
 TEST(places_of_the_tree_may_be_empty)
 {
     for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
@@ -490,6 +562,8 @@ TEST(places_of_the_tree_may_be_empty)
         for (int count = 1; kernels && count <= WITH_GAPS; count += 1 + count / 10) {
             try_gaps(kernels, CZ_F32, count, (unsigned)count);
             try_gaps(kernels, CZ_F64, count, (unsigned)count + 99);
+            try_wide_gaps(kernels, CZ_F16, count);
+            try_wide_gaps(kernels, CZ_BF16, count);
         }
     }
 }

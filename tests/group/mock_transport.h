@@ -195,7 +195,7 @@ static cz_status mock_copy(void *queue, void *to, const void *from, size_t bytes
 
 /* All sources are the same elements of their ranks. */
 static cz_status mock_reduce(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
-                             const void *const *sources, int64_t count, void *out)
+                             const void *const *sources, int64_t count, cz_dtype result, void *out)
 {
     const int rank = mock_owner(out);
     const size_t bytes = (size_t)count * cz_dtype_size(dtype);

@@ -75,7 +75,7 @@ static cz_status wanted(const trial *t, int ranks, int64_t count, float *out)
         CZ_TRY(cpu->convert(NULL, t->wire, sent[r], t->layout.dtype, &from, count));
         sources[r] = sent[r];
     }
-    CZ_TRY(cpu->reduce(NULL, t->wire, CZ_AVERAGE, ranks, sources, count, sent[0]));
+    CZ_TRY(cpu->reduce(NULL, t->wire, CZ_AVERAGE, ranks, sources, count, t->wire, sent[0]));
     CZ_TRY(cpu->convert(NULL, t->layout.dtype, &from, t->wire, sent[0], count));
     for (int64_t i = 0; i < count; i++)
         out[i] = get(&from, t->layout.dtype, i);

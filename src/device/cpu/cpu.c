@@ -158,17 +158,23 @@ static cz_status cpu_refresh(void *queue, cz_dtype dtype, const void *values, fl
     return CZ_OK;
 }
 
-static cz__reduce_kernel find_reduce(cz_dtype dtype, cz_reduction reduction)
+static cz__reduce_kernel find_reduce(cz_dtype dtype, cz_reduction reduction, cz_dtype result)
 {
+    const cz__cpu_kernels *kernels = cz__cpu_kernels_chosen();
     if ((unsigned)dtype >= CZ__DTYPE_END || (unsigned)reduction >= CZ__REDUCTION_END)
         return NULL;
-    return cz__cpu_kernels_chosen()->reduce[dtype][reduction];
+    if (result == dtype)
+        return kernels->reduce[dtype][reduction];
+    return result == CZ_F32 ? kernels->reduce_wide[dtype][reduction] : NULL;
 }
 
 static cz_status cpu_reduce(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
-                            const void *const *sources, int64_t count, void *out)
+                            const void *const *sources, int64_t count, cz_dtype result, void *out)
 {
-    const cz__reduce_kernel reduce = find_reduce(dtype, reduction);
+    const cz__reduce_kernel reduce = find_reduce(dtype, reduction, result);
+    if (!reduce && result != dtype)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: no kernel for the %s of %s values as %s",
+                        cz__reduction_name(reduction), cz_dtype_name(dtype), cz_dtype_name(result));
     if (!reduce)
         return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: no kernel for the %s of %s values",
                         cz__reduction_name(reduction), cz_dtype_name(dtype));

@@ -59,6 +59,8 @@ typedef void (*cz__print_kernel)(uint64_t key, uint32_t first, int64_t count, co
 typedef struct cz__cpu_kernels {
     const char *level;                                          /* "v1", "v3", "v4" */
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
+    /* The same of 16-bit floats, not rounded: `out` is f32, and none of the sources. */
+    cz__reduce_kernel reduce_wide[CZ__DTYPE_END][CZ__REDUCTION_END];
     cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END];   /* from, to; NULL: there is none */
     cz__stochastic_kernel stochastic[CZ__DTYPE_END];            /* to; NULL: there is none */
     cz__refresh_kernel refresh[CZ__DTYPE_END];                  /* the same */

@@ -37,7 +37,7 @@ CZ_LOG_WARN = 2
 CZ_LOG_INFO = 3
 CZ_LOG_DEBUG = 4
 CZ_SUM_CHUNKS = 70
-CZ_DEVICE_ABI = 4
+CZ_DEVICE_ABI = 5
 CZ_SUM = 1
 CZ_AVERAGE = 2
 CZ_MAX = 3
@@ -262,7 +262,7 @@ class cz_device(Struct):
         ("scale", CFUNCTYPE(c_int, c_void_p, c_int, c_double, c_int64, c_void_p)),
         ("convert", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_int, c_void_p, c_int64)),
         ("reduce", CFUNCTYPE(c_int, c_void_p, c_int, c_int, c_int, POINTER(c_void_p), c_int64,
-                c_void_p)),
+                c_int, c_void_p)),
         ("add_squares", CFUNCTYPE(c_int, c_void_p, c_int, c_int64, c_void_p, POINTER(cz_sum))),
         ("find_update", CFUNCTYPE(cz_update_kernel, c_char_p, c_int, c_int, c_int)),
         ("copy_once", CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)),

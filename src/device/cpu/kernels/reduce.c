@@ -2,7 +2,8 @@
 /* sum(first..last) = sum(left) + sum(right), left being the largest power of two below the count:
  * values of several ranks become one, in the same order at every level and for any number of
  * sources. So do products. The average divides once, at the end. 16-bit floats are added and
- * multiplied as f32 and rounded once. Where a source is missing its place in the tree is empty. */
+ * multiplied as f32, and rounded once unless they stay so. Where a source is missing its place in
+ * the tree is empty. */
 #include "device/cpu/kernels/half.h"
 
 /* Blocks that stay in the first-level cache: at most log2(CZ__MAX_SOURCES / 4) partial results that
@@ -94,6 +95,7 @@ static bool are_dense(const present *there)
 
 #define TYPE f32
 #define ELEMENT float
+#define RESULT float
 #define WIDE float
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
@@ -105,6 +107,7 @@ static bool are_dense(const present *there)
 
 #define TYPE f64
 #define ELEMENT double
+#define RESULT double
 #define WIDE double
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
@@ -116,6 +119,7 @@ static bool are_dense(const present *there)
 
 #define TYPE f16
 #define ELEMENT uint16_t
+#define RESULT uint16_t
 #define WIDE float
 #define LOAD f16_load
 #define STORE f16_store
@@ -127,6 +131,7 @@ static bool are_dense(const present *there)
 
 #define TYPE bf16
 #define ELEMENT uint16_t
+#define RESULT uint16_t
 #define WIDE float
 #define LOAD bf16_load
 #define STORE bf16_store
@@ -136,8 +141,35 @@ static bool are_dense(const present *there)
 #define FLOATING
 #include "device/cpu/kernels/reduce_body.h"
 
+#define TYPE f16_wide
+#define ELEMENT uint16_t
+#define RESULT float
+#define WIDE float
+#define LOAD f16_load
+#define STORE AS_IT_IS
+#define ADD PLAIN_ADD
+#define MULTIPLY PLAIN_MULTIPLY
+#define IS_NAN NAN_TEST
+#define FLOATING
+#define SUMS_ONLY
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE bf16_wide
+#define ELEMENT uint16_t
+#define RESULT float
+#define WIDE float
+#define LOAD bf16_load
+#define STORE AS_IT_IS
+#define ADD PLAIN_ADD
+#define MULTIPLY PLAIN_MULTIPLY
+#define IS_NAN NAN_TEST
+#define FLOATING
+#define SUMS_ONLY
+#include "device/cpu/kernels/reduce_body.h"
+
 #define TYPE i32
 #define ELEMENT int32_t
+#define RESULT int32_t
 #define WIDE int32_t
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
@@ -148,6 +180,7 @@ static bool are_dense(const present *there)
 
 #define TYPE i64
 #define ELEMENT int64_t
+#define RESULT int64_t
 #define WIDE int64_t
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
@@ -158,6 +191,7 @@ static bool are_dense(const present *there)
 
 #define TYPE u8
 #define ELEMENT uint8_t
+#define RESULT uint8_t
 #define WIDE uint8_t
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS

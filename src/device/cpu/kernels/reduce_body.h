@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of reduce.c for one element type: ELEMENT in memory, WIDE where it is added, named
- * TYPE; LOAD and STORE convert, ADD adds, MULTIPLY multiplies, IS_NAN asks; FLOATING types have an
- * average, the others bits. `product` says that values are multiplied rather than added. */
+/* The loops of reduce.c for one element type: ELEMENT in memory, WIDE where it is added, RESULT
+ * where it goes, named TYPE; LOAD and STORE convert, ADD adds, MULTIPLY multiplies, IS_NAN asks;
+ * FLOATING types have an average, the others bits; SUMS_ONLY: there is nothing but sum and average.
+ * `product` says that values are multiplied rather than added. */
 
 #define BLOCK (BLOCK_BYTES / (int64_t)sizeof(WIDE))
 #define LENGTH(begin, count) ((count) - (begin) < BLOCK ? (count) - (begin) : BLOCK)
@@ -28,9 +29,9 @@ CZ_BODY WIDE CZ_TYPED(tree)(bool product, int few, WIDE a, WIDE b, WIDE c, WIDE 
 #define TREE(few, i) CZ_TYPED(tree)(product, few, LOAD(a[i]), LOAD(b[i]), LOAD(c[i]), LOAD(d[i]))
 #define FINISH(sum, divisor) STORE(average ? (sum) / (WIDE)(divisor) : (sum))
 
-/* All the sources, if they are 2 … 4. */
+/* All the sources, if they are 1 … 4. */
 CZ_BODY void CZ_TYPED(fold_few)(bool product, bool average, int divisor, int few,
-                                const void *const *sources, int64_t count, ELEMENT *out)
+                                const void *const *sources, int64_t count, RESULT *out)
 {
     SOURCES(0, few);
     CZ_INDEPENDENT
@@ -40,7 +41,7 @@ CZ_BODY void CZ_TYPED(fold_few)(bool product, bool average, int divisor, int few
 
 /* Dividing by a constant is faster. */
 CZ_BODY void CZ_TYPED(fold_constant)(bool product, bool average, int divisor, int few,
-                                     const void *const *sources, int64_t count, ELEMENT *out)
+                                     const void *const *sources, int64_t count, RESULT *out)
 {
     if (!average || divisor == few)
         CZ_TYPED(fold_few)(product, average, few, few, sources, count, out);
@@ -65,7 +66,7 @@ CZ_BODY void CZ_TYPED(merge)(bool product, int64_t count, WIDE *restrict left,
 }
 
 CZ_BODY void CZ_TYPED(finish)(bool average, int divisor, int64_t count, const WIDE *restrict sum,
-                              ELEMENT *restrict out)
+                              RESULT *restrict out)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = FINISH(sum[i], divisor);
@@ -75,7 +76,7 @@ CZ_BODY void CZ_TYPED(finish)(bool average, int divisor, int64_t count, const WI
  * they stand for equally many sources, and what is left at the end from the right. */
 CZ_BODY void CZ_TYPED(fold_block)(bool product, bool average, int divisor, int source_count,
                                   const void *const *sources, int64_t begin, int64_t count,
-                                  ELEMENT *out)
+                                  RESULT *out)
 {
     WIDE partial[MAX_PARTIALS][BLOCK];
     int depth = 0, done = 0;
@@ -102,20 +103,22 @@ CZ_BODY void CZ_TYPED(fold_block)(bool product, bool average, int divisor, int s
 static
     __attribute__((noinline)) void CZ_TYPED(add_many)(bool average, int divisor, int source_count,
                                                       const void *const *sources, int64_t count,
-                                                      ELEMENT *out)
+                                                      RESULT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
         FOLD_BLOCK(false, average, divisor, source_count, sources, begin, LENGTH(begin, count),
                    out);
 }
 
+#ifndef SUMS_ONLY
 static __attribute__((noinline)) void CZ_TYPED(multiply_many)(int source_count,
                                                               const void *const *sources,
-                                                              int64_t count, ELEMENT *out)
+                                                              int64_t count, RESULT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
         FOLD_BLOCK(true, false, 1, source_count, sources, begin, LENGTH(begin, count), out);
 }
+#endif
 
 /* The last partial result and one source more. */
 CZ_BODY void CZ_TYPED(merge_source)(bool product, int64_t begin, int64_t count, WIDE *restrict left,
@@ -128,7 +131,7 @@ CZ_BODY void CZ_TYPED(merge_source)(bool product, int64_t begin, int64_t count, 
 /* One block: a source that waits for the next alone is taken with it. */
 CZ_BODY void CZ_TYPED(fold_present)(bool product, bool average, int divisor, const present *there,
                                     const void *const *sources, int64_t begin, int64_t count,
-                                    WIDE (*partial)[BLOCK], ELEMENT *out)
+                                    WIDE (*partial)[BLOCK], RESULT *out)
 {
     int depth = 0;
     for (int k = 0; k < there->count; k++) {
@@ -154,7 +157,7 @@ CZ_BODY void CZ_TYPED(fold_present)(bool product, bool average, int divisor, con
 static __attribute__((noinline)) void CZ_TYPED(fold_some)(bool product, bool average, int divisor,
                                                           const present *there,
                                                           const void *const *sources, int64_t count,
-                                                          ELEMENT *out)
+                                                          RESULT *out)
 {
     WIDE partial[MAX_LEVELS][BLOCK];
 #ifdef CZ_STATIC_ANALYSIS /* which does not see that the first source is merged with none */
@@ -166,7 +169,7 @@ static __attribute__((noinline)) void CZ_TYPED(fold_some)(bool product, bool ave
 }
 
 CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
-                            const void *const *sources, int64_t count, ELEMENT *out)
+                            const void *const *sources, int64_t count, RESULT *out)
 {
     const int divisor = source_count;
     const void *packed[FEW_PRESENT];
@@ -182,20 +185,25 @@ CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
         sources = packed;
         source_count = there.count;
     }
-    if (source_count == 1)
+    if (source_count == 1 && sizeof(RESULT) == sizeof(ELEMENT))
         memmove(out, sources[0], (size_t)count * sizeof *out);
+    else if (source_count == 1)
+        CZ_TYPED(fold_few)(false, false, 1, 1, sources, count, out);
     else if (source_count == 2)
         CZ_TYPED(fold_constant)(product, average, divisor, 2, sources, count, out);
     else if (source_count == 3)
         CZ_TYPED(fold_constant)(product, average, divisor, 3, sources, count, out);
     else if (source_count == 4)
         CZ_TYPED(fold_constant)(product, average, divisor, 4, sources, count, out);
+#ifndef SUMS_ONLY
     else if (product)
         CZ_TYPED(multiply_many)(source_count, sources, count, out);
+#endif
     else
         CZ_TYPED(add_many)(average, divisor, source_count, sources, count, out);
 }
 
+#ifndef SUMS_ONLY
 /* The larger or smaller one. A NaN stays, and nothing is above or below it: the first one wins. Of
  * equal ones the last. Both are the same in every order of a tree. */
 CZ_BODY WIDE CZ_TYPED(pick)(bool largest, WIDE a, WIDE b)
@@ -237,7 +245,7 @@ static __attribute__((noinline)) void CZ_TYPED(or_next)(int64_t count, WIDE *res
 /* What gives the same in every order: one source after the other. */
 CZ_BODY void CZ_TYPED(pick_block)(void (*pick_next)(int64_t, WIDE *, const ELEMENT *),
                                   int source_count, const void *const *sources, int64_t begin,
-                                  int64_t count, ELEMENT *out)
+                                  int64_t count, RESULT *out)
 {
     WIDE picked[BLOCK];
     int first = 0;
@@ -253,17 +261,19 @@ CZ_BODY void CZ_TYPED(pick_block)(void (*pick_next)(int64_t, WIDE *, const ELEME
 
 static void CZ_TYPED(pick_all)(void (*pick_next)(int64_t, WIDE *, const ELEMENT *),
                                int source_count, const void *const *sources, int64_t count,
-                               ELEMENT *out)
+                               RESULT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
         PICK_BLOCK(pick_next, source_count, sources, begin, LENGTH(begin, count), out);
 }
+#endif
 
 CZ_REDUCE(sum, TYPE)
 {
     CZ_TYPED(fold)(false, false, source_count, sources, count, out);
 }
 
+#ifndef SUMS_ONLY
 CZ_REDUCE(product, TYPE)
 {
     CZ_TYPED(fold)(true, false, source_count, sources, count, out);
@@ -278,6 +288,7 @@ CZ_REDUCE(min, TYPE)
 {
     CZ_TYPED(pick_all)(CZ_TYPED(min_next), source_count, sources, count, out);
 }
+#endif
 
 #ifdef FLOATING
 CZ_REDUCE(average, TYPE)
@@ -305,6 +316,7 @@ CZ_REDUCE(or, TYPE)
 #undef FINISH
 #undef ELEMENT
 #undef WIDE
+#undef RESULT
 #undef TYPE
 #undef LOAD
 #undef STORE
@@ -312,3 +324,4 @@ CZ_REDUCE(or, TYPE)
 #undef MULTIPLY
 #undef IS_NAN
 #undef FLOATING
+#undef SUMS_ONLY

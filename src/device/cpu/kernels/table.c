@@ -12,6 +12,8 @@
 #define FLOATS(type) NUMBERS(type), [CZ_AVERAGE] = REDUCE(average, type)
 #define INTEGERS(type) NUMBERS(type), [CZ_AND] = REDUCE(and, type), [CZ_OR] = REDUCE(or, type)
 
+#define WIDE(type) [CZ_SUM] = REDUCE(sum, type), [CZ_AVERAGE] = REDUCE(average, type)
+
 #define CONVERT(from, to) CZ_KERNEL(convert_##from##_##to)
 
 #define STOCHASTIC(to) CZ_KERNEL(stochastic_##to)
@@ -59,6 +61,11 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
             [CZ_I32] = {INTEGERS(i32)},
             [CZ_I64] = {INTEGERS(i64)},
             [CZ_U8] = {INTEGERS(u8)},
+        },
+    .reduce_wide =
+        {
+            [CZ_F16] = {WIDE(f16_wide)},
+            [CZ_BF16] = {WIDE(bf16_wide)},
         },
     .convert =
         {
