@@ -48,6 +48,9 @@ module czero_zero
         integer(c_int32_t) :: overlap_gather = 0
         integer(c_int32_t) :: threads = 0
         type(c_ptr) :: parts = c_null_ptr
+        integer(c_int) :: master = 0
+        integer(c_int) :: state_dtype = 0
+        integer(c_int64_t) :: seed = 0
     end type
 
     type, bind(C) :: zero_info

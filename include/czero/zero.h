@@ -94,6 +94,7 @@ typedef struct cz_zero_options {
      *  give a bucket to one rank, or to a few. The buckets then stay as they are. One optimizer at
      *  a time; the same rank in both; all trainable parameters are in groups. Between passes only:
      *  state and shards (CZ_ERR_STATE on all ranks); new shards drop what the last pass reduced.
+     *  Not with gradients of 16 bits (CZ_ERR_UNSUPPORTED): passes round their mean.
      *  Without it, beside a ddp over the same model, gradients would be averaged twice: a line in
      *  the log says so. Overlap updates from the first pass on, and goes together with several
      *  groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */
@@ -109,11 +110,14 @@ typedef struct cz_zero_options {
      *  the parts (CZ_ERR_STATE). With option ddp: those of the ddp, or NULL. Not with
      *  CZ_GRADIENTS_REDUCED. */
     cz_parts *parts;
+    cz_master master; /**< as in cz_optim_options, as are the next two */
+    cz_dtype state_dtype;
+    uint64_t seed;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL                                          \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0       \
     }
 CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 
@@ -177,7 +181,11 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
  *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with
  *                  the mean over ranks (CZ_GRADIENTS_SUM: the sum); the rest is left as it was, or
- *                  multiplied by this rank's share, see cz_zero_set_weight().
+ *                  multiplied by this rank's share, see cz_zero_set_weight(). 16-bit gradients all
+ *                  stay so: they travel as they are, are added in f32, and their mean goes to the
+ *                  update as f32, without being rounded. Where a step needs all of it first (a
+ *                  norm, a rule with partial sums), or has threads, the owner has memory for that,
+ *                  4 bytes for each of its elements.
  *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the
  *                  model's, an argument for the rule, max_norm with its norm, skip_nonfinite,
  *                  allow_no_gradients.

@@ -255,6 +255,9 @@ void cz__describe_params(cz__description *description, const cz_model *model)
     for (int64_t p = 0; p < count; p++) {
         const char *name = cz__model_name(model, p);
         describe_tensor(description, "parameter", p, name, cz__model_value(model, p));
+        cz__describe_number(description,
+                            &(cz__subject){"the gradient", "parameter", p, name, "has type"},
+                            CZ__FIELD_DTYPE, cz__model_gradient_dtype(model, p));
         cz__describe_number(description, &(cz__subject){NULL, "parameter", p, name, "lies"},
                             CZ__FIELD_BLOCK, cz__model_block(model, p));
     }

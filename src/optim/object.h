@@ -77,8 +77,9 @@ struct cz_optim {
     cz_master master; /* of groups that say nothing else, as the next one */
     cz_dtype state_dtype;
     uint64_t seed;
-    bool is_mixed; /* some value, gradient or state is of another type than `dtype` */
-    double factor; /* of the present step's gradients, as far as they are of another type */
+    bool is_mixed;  /* some value, gradient or state is of another type than `dtype` */
+    bool has_means; /* cz__optim_take_means() */
+    double factor;  /* of the present step's gradients, as far as they are of another type */
     cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
     cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
     int slot_count;             /* element slots: the rule's, and that of masters */
@@ -162,10 +163,15 @@ static inline bool cz__has_16_bits(cz_dtype dtype)
 {
     return dtype == CZ_F16 || dtype == CZ_BF16;
 }
-/* Bytes of an element of its gradient, and of a slot. */
+/* The type of the gradient that updates are given of it; bytes of an element of that, and of a
+ * slot. */
+static inline cz_dtype cz__optim_given_dtype(const cz_optim *optim, int64_t param)
+{
+    return optim->has_means ? optim->dtype : cz__model_gradient_dtype(optim->model, param);
+}
 static inline size_t cz__optim_gradient_size(const cz_optim *optim, int64_t param)
 {
-    return cz_dtype_size(cz__model_gradient_dtype(optim->model, param));
+    return cz_dtype_size(cz__optim_given_dtype(optim, param));
 }
 static inline size_t cz__optim_slot_size(const cz_optim *optim, int64_t param, int slot)
 {

@@ -134,6 +134,10 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
                          const cz_step_result *result, cz_status closure);
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
+/* From now on gradients that are given are of the type in which kernels compute, as means of 16-bit
+ * ones are that nobody has rounded; false: they are of the model's types. */
+void cz__optim_take_means(cz_optim *optim, bool taken);
+
 /* Does this step need the norm? Then: the squares of what is here, settled; and with those of all
  * ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). */
 bool cz__norm_is_wanted(const cz_optim *optim);

@@ -34,6 +34,11 @@ static char *gradient_of(const cz_optim *optim, const cz__local_span *span, void
            (size_t)span->begin * cz__optim_gradient_size(optim, span->param);
 }
 
+void cz__optim_take_means(cz_optim *optim, bool taken)
+{
+    optim->has_means = taken;
+}
+
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
 {
     if (cz__optim_works_in_parts(optim)) {
@@ -44,8 +49,7 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
         const cz__local_span *span = &optim->shard.spans[s];
         const char *gradient = gradient_of(optim, span, gradients);
         if (gradient) /* a floating type: there is an update kernel for it */
-            (void)optim->device->add_squares(NULL,
-                                             cz__model_gradient_dtype(optim->model, span->param),
+            (void)optim->device->add_squares(NULL, cz__optim_given_dtype(optim, span->param),
                                              span->end - span->begin, gradient, sum);
     }
     cz__sum_settle(sum);
@@ -65,8 +69,7 @@ void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shi
         const cz__local_span *span = &optim->shard.spans[s];
         const char *gradient = gradient_of(optim, span, gradients);
         if (gradient)
-            (void)cz__add_squares(optim->device,
-                                  cz__model_gradient_dtype(optim->model, span->param),
+            (void)cz__add_squares(optim->device, cz__optim_given_dtype(optim, span->param),
                                   span->end - span->begin, gradient, shift, sum);
     }
     cz__sum_settle(sum);
@@ -82,7 +85,7 @@ void cz__norm_scale(cz_optim *optim, void *const *gradients, double factor)
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         char *gradient = gradient_of(optim, span, gradients);
-        if (gradient && cz__model_gradient_dtype(optim->model, span->param) == optim->dtype)
+        if (gradient && cz__optim_given_dtype(optim, span->param) == optim->dtype)
             (void)optim->device->scale(NULL, optim->dtype, factor, span->end - span->begin,
                                        gradient);
     }

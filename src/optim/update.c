@@ -116,7 +116,7 @@ static bool is_plain(const cz_optim *optim, const cz__piece *piece)
 cz__piece cz__optim_piece(const cz_optim *optim, int64_t place, const void *gradient)
 {
     const int64_t param = optim->shard.spans[place].param;
-    const cz_dtype dtype = cz__model_gradient_dtype(optim->model, param);
+    const cz_dtype dtype = cz__optim_given_dtype(optim, param);
     return (cz__piece){.place = place,
                        .gradient = gradient,
                        .dtype = dtype,
@@ -256,7 +256,7 @@ static bool find_piece(cz__tiles *tiles, int64_t param, int64_t first, int64_t c
 /* Are a parameter's gradients multiplied in their memory? */
 static bool scales_in_memory(const cz_optim *optim, int64_t param)
 {
-    return cz__model_gradient_dtype(optim->model, param) == optim->dtype;
+    return cz__optim_given_dtype(optim, param) == optim->dtype;
 }
 
 void cz__optim_update_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,

@@ -55,7 +55,7 @@ static const cz_device *device_of(const cz_zero *zero, int64_t param)
 static size_t value_bytes(const cz_zero *zero, int64_t param)
 {
     return (size_t)cz_tensor_count(cz__model_value(zero->model, param)) *
-           cz_dtype_size(zero->dtype);
+           cz_dtype_size(cz__model_value(zero->model, param)->dtype);
 }
 
 static bucket_block *find_block(const cz__bucket_view *view, const cz_device *device)

@@ -58,28 +58,33 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
     return CZ_OK;
 }
 
-/* The parameters in groups have one type: the local optimizer has checked it. */
-static cz_dtype common_dtype(const cz_zero *zero)
-{
-    for (int64_t p = 0; p < zero->param_count; p++)
-        if (cz__optim_group_of(zero->optim, p) >= 0)
-            return cz__model_value(zero->model, p)->dtype;
-    return CZ_F32;
-}
-
 size_t cz__zero_bytes(int64_t params)
 {
     const cz_zero *zero = NULL;
     return sizeof *zero + sizeof *zero->present + sizeof *zero->ownership +
            (size_t)params *
-               (sizeof *zero->present + 2 * sizeof *zero->ownership + sizeof *zero->sources +
-                sizeof *zero->results + sizeof *zero->kept + sizeof *zero->tables.values);
+               (sizeof *zero->present + 2 * sizeof *zero->ownership + sizeof *zero->kind_of +
+                sizeof *zero->included + sizeof *zero->sources + sizeof *zero->results +
+                sizeof *zero->kept + sizeof *zero->nowhere + sizeof *zero->tables.values);
 }
 
 /* The exact sum of the norm travels, too. */
 size_t cz__zero_longest(size_t bytes)
 {
     return sizeof(cz_sum) > bytes ? sizeof(cz_sum) : bytes;
+}
+
+/* Of what one operation moves, and where it goes to. */
+static size_t widest_element(const cz_zero *zero)
+{
+    size_t widest = 0;
+    for (int k = 0; k < zero->kind_count; k++) {
+        const cz_dtype types[] = {zero->kinds[k].value, zero->kinds[k].gradient,
+                                  cz__zero_given_dtype(zero, k)};
+        for (int t = 0; t < 3; t++)
+            widest = cz_dtype_size(types[t]) > widest ? cz_dtype_size(types[t]) : widest;
+    }
+    return widest;
 }
 
 static cz_status reserve(cz_zero *zero)
@@ -90,9 +95,11 @@ static cz_status reserve(cz_zero *zero)
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
+    zero->nowhere = cz__calloc(params, sizeof *zero->nowhere);
     zero->settings.part = "zero";
     CZ_TRY(cz__zero_have_room_for_settings(zero));
-    if (!zero->present || !zero->ownership || !zero->sources || !zero->results || !zero->kept)
+    if (!zero->present || !zero->ownership || !zero->sources || !zero->results || !zero->kept ||
+        !zero->nowhere)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
     CZ_TRY(cz__model_tables_of(zero->model, &zero->tables));
     const int64_t chunks = CZ_SUM_CHUNKS;
@@ -101,7 +108,7 @@ static cz_status reserve(cz_zero *zero)
     /* No step can be out of memory between its reduction and the synchronisation that must
      * follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
-    size_t longest = (size_t)cz__model_element_count(zero->model) * cz_dtype_size(zero->dtype);
+    size_t longest = (size_t)cz__model_element_count(zero->model) * widest_element(zero);
     longest = cz__zero_longest(sums > longest ? sums : longest);
     longest = cz__parts_longest(zero->parts, longest);
     CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
@@ -120,6 +127,15 @@ static cz_status check_all_in_groups(const cz_zero *zero)
     return CZ_OK;
 }
 
+/* A ddp rounds the mean. */
+static cz_status check_gradients(const cz_zero *zero)
+{
+    for (int k = 0; k < zero->kind_count && zero->ddp; k++)
+        if (zero->kinds[k].gradient == CZ_F16 || zero->kinds[k].gradient == CZ_BF16)
+            return cz__fail(CZ_ERR_UNSUPPORTED, "zero: option ddp, and gradients of 16 bits");
+    return CZ_OK;
+}
+
 /* All that this rank can do alone. */
 static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
                             cz_zero_options *ours, cz__bucket_view **view)
@@ -127,19 +143,19 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
     CZ_TRY(read_options(zero, ours, theirs));
     /* those in no group too: cz_zero_broadcast_parameters() moves them */
     CZ_TRY(cz__group_check_model(zero->group, zero->model, "zero"));
-    CZ_TRY(cz__model_check_gradients(zero->model, "zero"));
     CZ_TRY(cz__zero_find_shared(zero));
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
     groups.threads = ours->threads;
+    groups.master = ours->master;
+    groups.state_dtype = ours->state_dtype;
+    groups.seed = ours->seed;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
-    if (cz__optim_is_mixed(zero->optim))
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "zero: parameters and state of f32 or f64 alone: some are bf16 or f16");
     CZ_TRY(cz__optim_check_memory(zero->optim, false));
     zero->param_count = cz__model_param_count(zero->model);
-    zero->dtype = common_dtype(zero);
+    CZ_TRY(cz__zero_find_kinds(zero));
+    CZ_TRY(check_gradients(zero));
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
     zero->partition = ours->partition = cz__deal_partition(zero->rule, ours->partition);
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));

@@ -24,7 +24,10 @@ const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_zero_options, ddp, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_zero_options, overlap_gather, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_zero_options, threads, CZ__LOCAL, CZ__FROM(0)),
-    CZ__OPTION(cz_zero_options, parts, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_zero_options, parts, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, master, CZ__COMPARED, CZ__BETWEEN(0, CZ_MASTER_NONE)),
+    CZ__OPTION(cz_zero_options, state_dtype, CZ__COMPARED, CZ__ANY),
+    CZ__OPTION(cz_zero_options, seed, CZ__COMPARED, CZ__ANY));
 
 void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partition partition,
                             const int *owners)

@@ -24,6 +24,7 @@ typedef struct consolidation {
     uint8_t *include;     /* parameters with the slot at hand */
     void **tensors;       /* addresses of element 0 of the slot at hand in `dict` */
     int slot;
+    cz_dtype dtype; /* of this one, of the parameters that are in hand */
 } consolidation;
 
 static void consolidation_clear(consolidation *c)
@@ -77,7 +78,7 @@ static const void *source(void *context, int64_t param, int64_t begin)
 static void *target(void *context, int64_t param, int64_t begin)
 {
     const consolidation *c = context;
-    return (char *)c->tensors[param] + (size_t)begin * cz_dtype_size(c->zero->dtype);
+    return (char *)c->tensors[param] + (size_t)begin * cz_dtype_size(c->dtype);
 }
 
 /* All ranks: own spans into the dictionary, then each span from there to everybody. */
@@ -85,15 +86,15 @@ static cz_status gather_slot(consolidation *c)
 {
     const cz_zero *zero = c->zero;
     const cz__mapped memory = {
-        .map = zero->map, .data = c->tensors, .include = c->include, .dtype = zero->dtype};
+        .map = zero->map, .data = c->tensors, .include = c->include, .dtype = c->dtype};
     cz_span_iterator iterator;
     cz_span span;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span))
         if (c->include[span.param])
-            CZ_TRY(zero->device->copy(
-                NULL, target(c, span.param, span.begin), source(c, span.param, span.begin),
-                (size_t)(span.end - span.begin) * cz_dtype_size(zero->dtype)));
+            CZ_TRY(zero->device->copy(NULL, target(c, span.param, span.begin),
+                                      source(c, span.param, span.begin),
+                                      (size_t)(span.end - span.begin) * cz_dtype_size(c->dtype)));
     return cz__gather_along_map(zero->group, &memory, CZ_LABEL("consolidate"));
 }
 
@@ -103,19 +104,15 @@ static cz_status bring_slot(consolidation *c)
     const cz__move move = {.from = zero->map,
                            .to = c->target,
                            .include = c->include,
-                           .element_size = cz_dtype_size(zero->dtype),
+                           .element_size = cz_dtype_size(c->dtype),
                            .source = source,
                            .target = target,
                            .context = c};
-    bool any = false;
-    for (int64_t p = 0; p < zero->param_count; p++) {
-        c->include[p] = c->progress.used[p] >> c->slot & 1u;
-        any = any || c->include[p];
+    if (!cz__zero_include_slot(zero, &c->progress, c->slot, c->dtype, c->include))
+        return CZ_OK;
+    for (int64_t p = 0; p < zero->param_count; p++)
         if (c->include[p] && c->dict)
             c->tensors[p] = cz__optim_dict_slot(zero->optim, c->dict, p, c->slot);
-    }
-    if (!any)
-        return CZ_OK;
     return c->to == CZ_ALL_RANKS ? gather_slot(c)
                                  : cz__move_between_maps(zero->group, &move, "consolidate");
 }
@@ -127,7 +124,8 @@ static cz_status consolidate(consolidation *c)
     c->progress = cz__zero_progress_view(&c->shared);
     CZ_TRY(cz__agree(zero->group, allocate(c), 0, NULL, "zero: consolidate"));
     for (c->slot = 0; c->slot < cz__optim_slot_count(zero->optim); c->slot++)
-        CZ_TRY(bring_slot(c));
+        for (c->dtype = CZ_F32; c->dtype <= CZ_BF16; c->dtype++)
+            CZ_TRY(bring_slot(c));
     return CZ_OK;
 }
 

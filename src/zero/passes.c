@@ -149,28 +149,22 @@ static cz_status exchange_sums(cz_zero *zero)
 
 /* ---- values to every rank ---- */
 
-static uint64_t traffic_of(const cz_zero *zero)
-{
-    const int64_t own = cz__optim_elements(zero->optim, zero->present);
-    int64_t all = 0;
-    for (int64_t p = 0; p < zero->param_count; p++)
-        if (zero->present[p])
-            all += cz__shard_map_count(zero->map, p);
-    const int64_t others = cz_group_size(zero->group) - 1;
-    return (uint64_t)(all - own + others * own) * cz_dtype_size(zero->dtype);
-}
-
 static cz_status bring_values(cz_zero *zero)
 {
-    const cz__mapped memory = {.map = zero->map,
-                               .data = zero->tables.values,
-                               .include = zero->present,
-                               .dtype = zero->dtype,
-                               .reserve = zero->transfers,
-                               .shared = zero->shared_values};
     const double begin = cz__seconds();
-    CZ_TRY(cz__gather_along_map(zero->group, &memory, CZ_LABEL("parameters")));
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, begin, zero->shared_values ? 0 : traffic_of(zero));
+    for (int k = 0; k < zero->kind_count; k++) {
+        const uint8_t *include = cz__zero_include(zero, k);
+        const cz__mapped memory = {.map = zero->map,
+                                   .data = zero->tables.values,
+                                   .include = include,
+                                   .dtype = zero->kinds[k].value,
+                                   .reserve = zero->transfers,
+                                   .shared = zero->shared_values};
+        if (include)
+            CZ_TRY(cz__gather_along_map(zero->group, &memory, CZ_LABEL("parameters")));
+    }
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, begin,
+                  zero->shared_values ? 0 : cz__zero_traffic(zero, true));
     return CZ_OK;
 }
 
@@ -184,17 +178,19 @@ static void place_results(cz_zero *zero)
     cz_span_iterator iterator;
     cz_span span;
     for (int64_t p = 0; p < zero->param_count; p++) {
-        void *here = zero->sources[p] ? zero->sources[p] : &nowhere;
+        void *here = zero->sources[p] && !cz__zero_widens(zero, p) ? zero->sources[p] : &nowhere;
         zero->results[p] = zero->present[p] ? here : NULL;
     }
     if (zero->gradients == CZ_GRADIENTS_REDUCED)
         return;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span))
-        if (zero->present[span.param] && !zero->sources[span.param])
-            zero->results[span.param] =
-                (void *)((uintptr_t)zero->kept[span.param] -
-                         (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
+        if (zero->present[span.param] &&
+            (!zero->sources[span.param] || cz__zero_widens(zero, span.param))) {
+            const cz_dtype dtype = cz__zero_given_dtype(zero, zero->kind_of[span.param]);
+            zero->results[span.param] = (void *)((uintptr_t)zero->kept[span.param] -
+                                                 (uintptr_t)span.begin * cz_dtype_size(dtype));
+        }
 }
 
 /* ---- the ranks' shares of the mean ---- */
@@ -230,10 +226,10 @@ static cz_status take_share(cz_zero *zero)
 static cz_status weigh_gradient(const cz_zero *zero, int64_t param)
 {
     const int64_t count = cz_tensor_count(cz__model_value(zero->model, param));
+    const cz_dtype dtype = zero->kinds[zero->kind_of[param]].gradient;
     if (zero->share == 0)
-        return zero->device->zero(NULL, zero->sources[param],
-                                  (size_t)count * cz_dtype_size(zero->dtype));
-    return zero->device->scale(NULL, zero->dtype, zero->share, count, zero->sources[param]);
+        return zero->device->zero(NULL, zero->sources[param], (size_t)count * cz_dtype_size(dtype));
+    return zero->device->scale(NULL, dtype, zero->share, count, zero->sources[param]);
 }
 
 static cz_status weigh(cz_zero *zero)
@@ -253,15 +249,17 @@ static cz_reduction reduction_of(const cz_zero *zero)
     return zero->gradients == CZ_GRADIENTS_SUM ? CZ_SUM : CZ_AVERAGE;
 }
 
-static cz__mapped gradients_of(const cz_zero *zero)
+static cz__mapped gradients_of(const cz_zero *zero, int kind, const uint8_t *include)
 {
     const cz__terms *terms = cz__parts_terms(zero->parts);
+    const cz_dtype dtype = zero->kinds[kind].gradient, given = cz__zero_given_dtype(zero, kind);
     return (cz__mapped){.map = zero->map,
                         .data =
                             zero->parts && !terms ? cz__parts_single(zero->parts) : zero->sources,
-                        .include = zero->present,
-                        .dtype = zero->dtype,
+                        .include = include,
+                        .dtype = dtype,
                         .result = zero->results,
+                        .result_dtype = given != dtype ? given : 0,
                         .terms = terms,
                         .reserve = zero->transfers,
                         .shared = zero->shared_values};
@@ -269,11 +267,17 @@ static cz__mapped gradients_of(const cz_zero *zero)
 
 static cz_status reduce(cz_zero *zero)
 {
-    const cz__mapped memory = gradients_of(zero);
     const double start = cz__seconds();
     CZ_TRY(weigh(zero));
-    CZ_TRY(cz__reduce_along_map(zero->group, &memory, reduction_of(zero), CZ_LABEL("gradients")));
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, traffic_of(zero));
+    for (int k = 0; k < zero->kind_count; k++) {
+        const uint8_t *include = cz__zero_include(zero, k);
+        if (!include)
+            continue;
+        const cz__mapped memory = gradients_of(zero, k, include);
+        CZ_TRY(
+            cz__reduce_along_map(zero->group, &memory, reduction_of(zero), CZ_LABEL("gradients")));
+    }
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero, false));
     return CZ_OK;
 }
 
@@ -363,87 +367,126 @@ static void update_tile(void *context, int64_t param, int64_t first, int64_t cou
 
 /* ---- in tiles: the passes ---- */
 
+/* One operation for each kind: what is to be done with its tiles. */
+typedef cz__tiled_step (*step_maker)(const cz_zero *zero, int kind, const uint8_t *include,
+                                     cz__tiles *tiles);
+
+static cz_status make_steps(cz_zero *zero, step_maker make, cz__tiles *tiles, const char *label)
+{
+    for (int k = 0; k < zero->kind_count; k++) {
+        const uint8_t *include = cz__zero_include(zero, k);
+        if (!include)
+            continue;
+        const cz__tiled_step step = make(zero, k, include, tiles);
+        CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL(label)));
+    }
+    return CZ_OK;
+}
+
 /* With the squares of what is reduced, or else with the sums of the rule. */
+static cz__tiled_step look_of(const cz_zero *zero, int kind, const uint8_t *include,
+                              cz__tiles *tiles)
+{
+    tiles->dtype = cz__zero_given_dtype(zero, kind);
+    return (cz__tiled_step){.gradients = gradients_of(zero, kind, include),
+                            .reduces = true,
+                            .reduction = reduction_of(zero),
+                            .update = tiles->squares ? add_squares_of_tile : add_sums_of_tile,
+                            .context = tiles};
+}
+
 static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
 {
     cz__tiles tiles = cz__optim_tiles(zero->optim);
     const double start = cz__seconds();
     seen->squared = cz__norm_is_wanted(zero->optim);
     seen->summed = !seen->squared;
-    tiles.squares = &seen->squares;
-    const cz__tiled_step step = {.gradients = gradients_of(zero),
-                                 .reduces = true,
-                                 .reduction = reduction_of(zero),
-                                 .update = seen->squared ? add_squares_of_tile : add_sums_of_tile,
-                                 .context = &tiles};
+    tiles.squares = seen->squared ? &seen->squares : NULL;
     CZ_TRY(weigh(zero));
     if (seen->summed)
         cz__optim_begin_sum_tiles(&tiles, zero->present);
-    CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("gradients")));
+    CZ_TRY(make_steps(zero, look_of, &tiles, "gradients"));
     if (seen->summed)
         cz__optim_end_sum_tiles(&tiles, zero->present);
     cz__sum_settle(&seen->squares);
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, traffic_of(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero, false));
     return CZ_OK;
 }
 
-static void count_update(cz_zero *zero, cz__tiles *tiles, double start, uint64_t traffic)
+static void count_update(cz_zero *zero, cz__tiles *tiles, double start)
 {
     const uint64_t bytes = cz__optim_end_tiles(tiles, zero->present);
     zero->step_count++;
     cz__trace_add(&zero->trace, CZ_TRACE_FUSED, start, 0);
     cz__trace_count(&zero->trace, CZ_TRACE_UPDATE, bytes);
-    cz__trace_count(&zero->trace, CZ_TRACE_SYNC, zero->shared_values ? 0 : traffic);
+    cz__trace_count(&zero->trace, CZ_TRACE_SYNC,
+                    zero->shared_values ? 0 : cz__zero_traffic(zero, true));
+}
+
+/* 0: none. */
+static cz_dtype other_than(cz_dtype dtype, cz_dtype its)
+{
+    return its == dtype ? (cz_dtype)0 : its;
 }
 
 /* Gradients are where the update reads them. */
-static cz__tiled_step update_of(const cz_zero *zero, cz__tiles *tiles)
+static cz__tiled_step update_of(const cz_zero *zero, int kind, const uint8_t *include,
+                                cz__tiles *tiles)
 {
+    const cz_dtype given = cz__zero_given_dtype(zero, kind);
+    cz__tiled_step step = {.gradients = gradients_of(zero, kind, include),
+                           .values = zero->tables.values,
+                           .value_dtype = other_than(given, zero->kinds[kind].value),
+                           .update = update_tile,
+                           .context = tiles};
+    step.gradients.dtype = given;
+    step.gradients.result_dtype = 0;
+    tiles->dtype = given;
     tiles->gradients = zero->results;
-    return (cz__tiled_step){.gradients = gradients_of(zero),
-                            .values = zero->tables.values,
-                            .update = update_tile,
-                            .context = tiles};
+    return step;
 }
 
 static cz_status update_in_tiles(cz_zero *zero, double factor)
 {
     cz__tiles tiles = cz__optim_tiles(zero->optim);
-    const cz__tiled_step step = update_of(zero, &tiles);
     const double start = cz__seconds();
     tiles.factor = factor;
-    CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("step")));
-    count_update(zero, &tiles, start, traffic_of(zero));
+    CZ_TRY(make_steps(zero, update_of, &tiles, "step"));
+    count_update(zero, &tiles, start);
     return CZ_OK;
 }
 
 /* The mean that the program has no memory for stays in cache. */
-static cz__tiled_step whole_step_of(const cz_zero *zero, cz__tiles *tiles)
+static cz__tiled_step whole_step_of(const cz_zero *zero, int kind, const uint8_t *include,
+                                    cz__tiles *tiles)
 {
-    cz__tiled_step step = {.gradients = gradients_of(zero),
+    const cz__zero_kind *types = &zero->kinds[kind];
+    cz__tiled_step step = {.gradients = gradients_of(zero, kind, include),
                            .reduces = true,
                            .reduction = reduction_of(zero),
                            .values = zero->tables.values,
+                           .value_dtype = other_than(types->gradient, types->value),
                            .update = update_tile,
                            .context = tiles};
+    tiles->dtype = cz__zero_given_dtype(zero, kind);
     step.gradients.result = zero->parts ? zero->sources : NULL;
+    if (step.gradients.result_dtype)
+        step.gradients.result = zero->nowhere;
     return step;
 }
 
 static void count_whole_step(cz_zero *zero, cz__tiles *tiles, double start)
 {
-    const uint64_t traffic = traffic_of(zero);
-    cz__trace_count(&zero->trace, CZ_TRACE_REDUCE, traffic);
-    count_update(zero, tiles, start, traffic);
+    cz__trace_count(&zero->trace, CZ_TRACE_REDUCE, cz__zero_traffic(zero, false));
+    count_update(zero, tiles, start);
 }
 
 static cz_status step_in_one_pass(cz_zero *zero)
 {
     cz__tiles tiles = cz__optim_tiles(zero->optim);
-    const cz__tiled_step step = whole_step_of(zero, &tiles);
     const double start = cz__seconds();
     CZ_TRY(weigh(zero));
-    CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("step")));
+    CZ_TRY(make_steps(zero, whole_step_of, &tiles, "step"));
     count_whole_step(zero, &tiles, start);
     return CZ_OK;
 }
@@ -462,7 +505,7 @@ static const int64_t SMALL_STEP_BYTES = (int64_t)1 << 20;
 
 static bool is_small(const cz_zero *zero)
 {
-    const int64_t most = SMALL_STEP_BYTES / (int64_t)cz_dtype_size(zero->dtype);
+    const int64_t most = SMALL_STEP_BYTES / (int64_t)zero->element_size;
     int64_t elements = 0;
     for (int64_t p = 0; p < zero->param_count && elements <= most; p++)
         elements += zero->present[p] ? cz__shard_map_count(zero->map, p) : 0;
@@ -477,9 +520,15 @@ static bool is_weightless(const cz_zero *zero)
     return zero->parts ? cz__parts_weightless(zero->parts) : zero->weightless;
 }
 
+bool cz__zero_keeps_means(const cz_zero *zero)
+{
+    return !zero->in_tiles || waits(zero);
+}
+
 bool cz__zero_can_step_at_once(const cz_zero *zero)
 {
-    return zero->in_tiles && !waits(zero) && !cz__zero_has_weights(zero) && !is_weightless(zero) &&
+    return zero->in_tiles && !waits(zero) && cz__zero_only_kind(zero) >= 0 &&
+           !cz__zero_has_weights(zero) && !is_weightless(zero) &&
            !cz__group_is_checked(zero->group) && !divides_by_active(zero) && is_small(zero);
 }
 
@@ -490,7 +539,8 @@ cz_status cz__zero_step_at_once(cz_zero *zero, double start, const cz__ddp_openi
     cz__tiles tiles = cz__optim_tiles(zero->optim);
     if (!reduces)
         place_results(zero);
-    cz__tiled_step step = reduces ? whole_step_of(zero, &tiles) : update_of(zero, &tiles);
+    const int kind = cz__zero_only_kind(zero);
+    cz__tiled_step step = (reduces ? whole_step_of : update_of)(zero, kind, zero->present, &tiles);
     if (where->group != zero->group)
         step.gradients.reserve = NULL; /* it is the other group's; nothing is done before this */
     CZ_TRY(cz__agree_on_step(where->group, &step, fingerprint, same, where->label));
@@ -500,7 +550,7 @@ cz_status cz__zero_step_at_once(cz_zero *zero, double start, const cz__ddp_openi
     if (reduces)
         count_whole_step(zero, &tiles, start);
     else
-        count_update(zero, &tiles, start, traffic_of(zero));
+        count_update(zero, &tiles, start);
     return CZ_OK;
 }
 
@@ -531,6 +581,7 @@ static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
 
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome)
 {
+    cz__optim_take_means(zero->optim, cz__zero_has_means(zero));
     CZ_TRY(take_share(zero));
     outcome->skipped = !zero->ddp && is_weightless(zero);
     if (outcome->skipped)

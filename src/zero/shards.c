@@ -167,7 +167,7 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
                            .members = s.members,
                            .buckets = zero->ddp ? &s.buckets : NULL,
                            .owners = owners,
-                           .element_size = cz_dtype_size(zero->dtype)};
+                           .element_size = zero->element_size};
     if (!status)
         status = cz__deal_out(&deal, partition, out);
     sources_clear(&s);
@@ -294,22 +294,19 @@ static void *target(void *context, int64_t param, int64_t begin)
     return cz__relocation_slot_address(r->relocation, param, r->slot, begin);
 }
 
-static cz_status move_slot(resharding *r)
+static cz_status move_slot(resharding *r, cz_dtype dtype)
 {
     const cz_zero *zero = r->zero;
     const cz__move move = {.from = zero->map,
                            .to = r->map,
                            .include = r->include,
-                           .element_size = cz_dtype_size(zero->dtype),
+                           .element_size = cz_dtype_size(dtype),
                            .source = source,
                            .target = target,
                            .context = r};
-    bool any = false;
-    for (int64_t p = 0; p < zero->param_count; p++) {
-        r->include[p] = r->progress.used[p] >> r->slot & 1u;
-        any = any || r->include[p];
-    }
-    return any ? cz__move_between_maps(zero->group, &move, "reshard") : CZ_OK;
+    return cz__zero_include_slot(zero, &r->progress, r->slot, dtype, r->include)
+               ? cz__move_between_maps(zero->group, &move, "reshard")
+               : CZ_OK;
 }
 
 void cz__zero_forget_dict(cz_zero *zero)
@@ -347,7 +344,8 @@ static cz_status reshard(resharding *r)
     r->progress = cz__zero_progress_view(&r->shared);
     CZ_TRY(cz__agree(zero->group, build_shards(r), 0, NULL, "zero: reshard"));
     for (r->slot = 0; r->slot < cz__optim_slot_count(zero->optim); r->slot++)
-        CZ_TRY(move_slot(r));
+        for (cz_dtype dtype = CZ_F32; dtype <= CZ_BF16; dtype++)
+            CZ_TRY(move_slot(r, dtype));
     take_over(r);
     return CZ_OK;
 }

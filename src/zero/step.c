@@ -18,7 +18,8 @@
 
 static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
 {
-    const size_t bytes = (size_t)(span->end - span->begin) * cz_dtype_size(zero->dtype);
+    const cz_dtype dtype = cz__zero_given_dtype(zero, zero->kind_of[span->param]);
+    const size_t bytes = (size_t)(span->end - span->begin) * cz_dtype_size(dtype);
     const cz_status status =
         zero->device->allocate(CZ_MEMORY_GRADIENT, bytes, &zero->kept[span->param]);
     if (!status)
@@ -30,14 +31,18 @@ static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
                     bytes, span->param, cz__model_name(zero->model, span->param));
 }
 
-/* Have memory for the local spans of gradients that other ranks have and this one has not. */
+/* Have memory for the local spans of gradients that other ranks have and this one has not, and of
+ * means in f32 that do not stay in cache. */
 static cz_status keep_gradients(cz_zero *zero)
 {
+    const bool means = cz__zero_has_means(zero) && cz__zero_keeps_means(zero);
     cz_span_iterator iterator;
     cz_span span;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span)) {
-        if (zero->present[span.param] && !zero->sources[span.param] && !zero->kept[span.param])
+        const bool wanted =
+            !zero->sources[span.param] || (means && cz__zero_widens(zero, span.param));
+        if (zero->present[span.param] && wanted && !zero->kept[span.param])
             CZ_TRY(keep_gradient(zero, &span));
     }
     return CZ_OK;
@@ -68,7 +73,8 @@ static cz_status look_at_gradients(cz_zero *zero)
         if (zero->parts)
             CZ_TRY(look_at_parts(zero, p));
     }
-    return zero->parts ? keep_gradients(zero) : CZ_OK; /* an earlier part may have had one */
+    /* an earlier part may have had one */
+    return zero->parts || cz__zero_has_means(zero) ? keep_gradients(zero) : CZ_OK;
 }
 
 /* With parts: those that were added. */
@@ -84,6 +90,12 @@ static cz_status check_parts(const cz_zero *zero, const cz_step_options *options
     return cz__parts_are_all(zero->parts, "zero step");
 }
 
+static bool can_use_tiles(const cz_zero *zero)
+{
+    return !zero->without_tiles && cz_group_size(zero->group) > 1 &&
+           cz__optim_takes_tiles(zero->optim);
+}
+
 /* All that this rank can do alone; whatever fails here goes through the agreement. */
 static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                        cz_status closure)
@@ -92,6 +104,7 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
     CZ_TRY(cz__step_begin(zero->optim, options, result, closure));
     CZ_TRY(cz__optim_check_gradients(zero->optim, false));
     CZ_TRY(check_parts(zero, options));
+    zero->in_tiles = can_use_tiles(zero);
     CZ_TRY(look_at_gradients(zero));
     return cz__zero_have_room_for_settings(zero);
 }
@@ -164,12 +177,6 @@ static cz_status check_any_gradient(const cz_zero *zero)
 
 /* ---- together ---- */
 
-static bool can_use_tiles(const cz_zero *zero)
-{
-    return !zero->without_tiles && cz_group_size(zero->group) > 1 &&
-           cz__optim_takes_tiles(zero->optim);
-}
-
 /* They agree, but not in everything: in which? */
 static cz_status settle_difference(cz_zero *zero, uint64_t settings)
 {
@@ -192,7 +199,6 @@ static cz_status agree(cz_zero *zero, cz_status mine, bool *stepped)
     const cz__ddp_opening *opening = zero->opening ? zero->opening : &alone;
     uint64_t settings = 0, all = 0;
     bool same, at_once = false;
-    zero->in_tiles = can_use_tiles(zero);
     if (mine == CZ_OK) {
         at_once = cz__zero_can_step_at_once(zero);
         settings = cz__zero_settings_print(zero);

@@ -38,6 +38,9 @@ void cz_zero_destroy(cz_zero **zero)
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
         (*zero)->device->release((*zero)->kept[p]);
     cz__free((*zero)->kept);
+    cz__free((*zero)->nowhere);
+    cz__free((*zero)->kind_of);
+    cz__free((*zero)->included);
     cz__free((*zero)->asked);
     cz__free((*zero)->prints);
     cz__free((*zero)->present);

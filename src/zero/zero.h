@@ -17,6 +17,12 @@
 typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
 typedef struct cz__zero_sums cz__zero_sums;     /* passes.c */
 
+/* Parameters whose values and gradients are of these types. */
+typedef struct cz__zero_kind {
+    cz_dtype value, gradient;
+} cz__zero_kind;
+enum { CZ__ZERO_KINDS = 64 }; /* more than there are */
+
 struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz__object object;
@@ -44,9 +50,13 @@ struct cz_zero {
     const cz_device *device; /* whose memory the group moves: all tensors are there */
     cz_partition partition;
     cz_gradients gradients;
-    cz_dtype dtype; /* of the parameters in groups */
     int64_t param_count;
-    cz_optim *optim; /* owned, as is all that follows */
+    int kind_count;
+    cz__zero_kind kinds[CZ__ZERO_KINDS];
+    uint8_t *kind_of;    /* of each parameter; owned, as is the next one */
+    uint8_t *included;   /* those of one kind that take part in the present operation */
+    size_t element_size; /* of the smallest value: even cuts are at lines of that */
+    cz_optim *optim;     /* owned, as is all that follows */
     cz_shard_map *map;
     /* The work space of a step, param_count each: reserved at create. Trained parameters with a
      * gradient: here, then as agreed by all ranks. This and the next have room for one flag more,
@@ -54,9 +64,12 @@ struct cz_zero {
     uint8_t *present;
     uint8_t *ownership;      /* room for two flags per parameter that travel */
     cz__model_tables tables; /* borrowed from the model */
+    void **nowhere;          /* of NULLs: where means go that stay in cache */
     void **sources;          /* of the gradients here, NULL: none */
     void **results;          /* of the gradients that the update reads */
-    void **kept; /* memory for the local span of a gradient that the program does not have */
+    /* Memory for the local span of a gradient that the program does not have, or of a mean that is
+     * of another type. */
+    void **kept;
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     int64_t described;        /* hyper-parameters, of all groups, for which it has room */
     /* Of `tables.trainable`, when the model's moves were `trainable_at` - 1. */
@@ -117,6 +130,25 @@ cz_status cz__zero_have_reader_checks(cz_zero *zero); /* CZ_ERR_MEMORY */
 cz_status cz__zero_check_reader(cz_zero *zero, int64_t param);
 cz_status cz__zero_marks(void *zero, int64_t param);
 void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
+
+/* ---- kinds.c: types ---- */
+
+/* Once, with the number of parameters. CZ_ERR_MEMORY. */
+cz_status cz__zero_find_kinds(cz_zero *zero);
+/* Which parameters of a kind are `present`, until the next call; NULL: none, and there are other
+ * kinds. And the kind of all that are; -1: there are several, or none. */
+const uint8_t *cz__zero_include(const cz_zero *zero, int kind);
+int cz__zero_only_kind(const cz_zero *zero);
+/* Do updates get means that were not rounded, in f32, where gradients have 16 bits? Of what type is
+ * what they get of a kind; is it another one than the gradient's? */
+bool cz__zero_has_means(const cz_zero *zero);
+cz_dtype cz__zero_given_dtype(const cz_zero *zero, int kind);
+bool cz__zero_widens(const cz_zero *zero, int64_t param);
+/* Which parameters have used a slot, in elements of that type? False: none. */
+bool cz__zero_include_slot(const cz_zero *zero, const cz__progress *progress, int slot,
+                           cz_dtype dtype, uint8_t *include);
+/* What this rank sends and receives of gradients that are present, or of their values. */
+uint64_t cz__zero_traffic(cz_zero *zero, bool of_values);
 
 /* ---- describe.c: the fields that all ranks must have in common ---- */
 
@@ -189,6 +221,9 @@ static inline bool cz__zero_reduces(const cz_zero *zero)
 {
     return zero->gradients != CZ_GRADIENTS_REDUCED;
 }
+
+/* Are means needed in memory, as more than one pass goes over them? As this rank sees it. */
+bool cz__zero_keeps_means(const cz_zero *zero);
 
 /* Do ranks have weights in the mean? The same on all of them. */
 bool cz__zero_has_weights(const cz_zero *zero);

@@ -56,36 +56,6 @@ static cz_status refused(subject *s, cz_group *group, const cz_hyper *hypers, cz
     return CZ_OK;
 }
 
-/* ---- 16-bit values and gradients: a sharded optimizer does not take them yet ---- */
-
-static cz_status refused_sharded(subject *s, cz_group *group, const char *sentence)
-{
-    return expect(
-        cz_zero_create(&s->zero, group, s->model, cz_rule_adam(), CZ_HYPERS({"lr", 1e-3}), NULL),
-        CZ_ERR_UNSUPPORTED, sentence);
-}
-
-static cz_status parameters_of_16_bits_are_refused_with_a_sentence(subject *s, cz_group *group)
-{
-    static const cz_dtype types[] = {CZ_BF16, CZ_F16};
-    for (int k = 0; k < 2; k++) {
-        CZ_TRY(make_model(s, types[k], CZ_DENSE));
-        CZ_TRY(refused_sharded(s, group, "some are bf16 or f16"));
-    }
-    return CZ_OK;
-}
-CASE(parameters_of_16_bits_are_refused_with_a_sentence)
-
-static cz_status gradients_of_another_type_are_refused_with_a_sentence(subject *s, cz_group *group)
-{
-    const cz_tensor value = {s->memory, CZ_F32, CZ_DENSE, 1, {COUNT}, NULL};
-    const cz_tensor gradient = {s->memory, CZ_BF16, CZ_DENSE, 1, {COUNT}, NULL};
-    CZ_TRY(cz_model_create(&s->model));
-    CZ_TRY(cz_model_add_tensor(s->model, "p", &value, &gradient));
-    return refused_sharded(s, group, "the gradient of 'p' is bf16, its value f32");
-}
-CASE(gradients_of_another_type_are_refused_with_a_sentence)
-
 /* ---- state that another library or a later one has saved ---- */
 
 static cz_status saved_entry(subject *s, cz_group *group, cz_state_dict **found)

@@ -61,9 +61,9 @@ typedef struct cz__cpu_kernels {
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
     /* The same of 16-bit floats, not rounded: `out` is f32, and none of the sources. */
     cz__reduce_kernel reduce_wide[CZ__DTYPE_END][CZ__REDUCTION_END];
-    cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END];   /* from, to; NULL: there is none */
-    cz__stochastic_kernel stochastic[CZ__DTYPE_END];            /* to; NULL: there is none */
-    cz__refresh_kernel refresh[CZ__DTYPE_END];                  /* the same */
+    cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END]; /* from, to; NULL: there is none */
+    cz__stochastic_kernel stochastic[CZ__DTYPE_END];          /* to; NULL: there is none */
+    cz__refresh_kernel refresh[CZ__DTYPE_END];                /* the same */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     cz__print_kernel print;
     const cz__update_entry *updates;

@@ -703,6 +703,9 @@ class cz_zero_options(Struct):
         ("overlap_gather", c_int32),
         ("threads", c_int32),
         ("parts", c_void_p),
+        ("master", c_int),
+        ("state_dtype", c_int),
+        ("seed", c_uint64),
     ]
 
 
