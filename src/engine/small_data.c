@@ -23,12 +23,15 @@ static size_t bytes_of_piece(const cz_work *work)
 }
 
 /* A rank's part of its own stream nobody else reads, and it does where it is: the streams of source
- * and target are of the same pieces. So it is not given. */
+ * and target are of the same pieces. So it is not given. (A result of another type is not where its
+ * source may be: there all is given.) */
 static bool owns_alone(const cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     return operation->reduces && (operation->update || !operation->exchanges) &&
-           operation->source.kind == CZ__REGION_MAPPED && !cz__region_has_terms(&operation->source);
+           operation->source.kind == CZ__REGION_MAPPED &&
+           !cz__region_has_terms(&operation->source) &&
+           operation->result == (cz_dtype)operation->header.dtype;
 }
 
 /* ---- streams ---- */
@@ -221,7 +224,8 @@ static cz_status add_up_own(const cz_work *work, const void **sources, const cz_
     }
     return device->reduce(NULL, (cz_dtype)operation->header.dtype,
                           (cz_reduction)operation->header.reduction, work->group->size, sources,
-                          (int64_t)(run->bytes / operation->source.element_size), out);
+                          (int64_t)(run->bytes / operation->source.element_size),
+                          operation->result, out);
 }
 
 /* This rank's stream, where it owns that alone. Each of the others has left out its own. */
