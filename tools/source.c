@@ -47,8 +47,7 @@ static cz_status check_step(const char *path, int64_t step)
 static cz_status open_path(source *s, char *path, int64_t step, source_opener opener,
                            const char *rule)
 {
-    if (cz__ends_with(path, "/index.json") || cz__ends_with(path, "/" CZ__CONSOLIDATED_INDEX))
-        *strrchr(path, '/') = 0;
+    cz__index_to_folder(path);
     CZ_TRY(guard_read(path));
     CZ_TRY(check_step(path, step));
     const cz_status status = opener(&s->archive, path, step < 0 ? CZ_NEWEST : step, rule);

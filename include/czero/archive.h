@@ -25,8 +25,7 @@ typedef struct cz_archive cz_archive;
 
 /** Open what is at a path: names, types and shapes are read and checked, elements are not.
  *
- *  @param path  as above; "…/index.json" and "…/model.safetensors.index.json" stand for their
- *               folders
+ *  @param path  as above; an index.json or model.safetensors.index.json stands for its folder
  *  @param step  in a folder of generations: CZ_NEWEST, for the newest complete one, or that of this
  *               step. Elsewhere: CZ_NEWEST.
  *  @return CZ_ERR_ARGUMENT (a NULL, nothing of that kind at the path, a step where there are no

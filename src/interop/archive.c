@@ -145,8 +145,7 @@ static cz_status open_and_list(cz_archive *a, const char *path, int64_t step, co
     char *copy = cz__path_copy(path);
     if (!copy)
         return cz__fail(CZ_ERR_MEMORY, "no memory for a path");
-    if (cz__ends_with(copy, "/index.json") || cz__ends_with(copy, "/" CZ__CONSOLIDATED_INDEX))
-        *strrchr(copy, '/') = 0;
+    cz__index_to_folder(copy);
     const cz_status status = open_path(a, copy, step, rule);
     cz__free(copy);
     return status ? status : list_keys(a);

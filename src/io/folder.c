@@ -81,6 +81,18 @@ bool cz__model_file_is(const char *name)
            strcmp(name, again) == 0;
 }
 
+void cz__index_to_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (strcmp(name, "index.json") != 0 && strcmp(name, CZ__CONSOLIDATED_INDEX) != 0)
+        return;
+    char *end = slash && slash > path ? slash : path + 1; /* "/" and "." are of one letter */
+    if (!slash)
+        path[0] = '.';
+    *end = 0;
+}
+
 /* ---- files that are not complete ---- */
 
 enum { FEW = 3 };

@@ -37,6 +37,10 @@ static inline bool cz__look_consolidated(const cz__look *look)
     return look->several || look->single;
 }
 
+/* A path of an index becomes that of its folder, in place: "a/index.json" "a", "/index.json" "/",
+ * "index.json" ".". */
+void cz__index_to_folder(char *path);
+
 /* What a consolidated file is called until it is complete. No program of a user's gives a file such
  * a name, so what is found under it was left by an export or a conversion that was killed, and may
  * be replaced unasked. */

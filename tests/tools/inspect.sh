@@ -33,6 +33,8 @@ code 0 "$czero" inspect ck/00000001-step-3/
 has out "step        3"
 code 0 "$czero" inspect ck/00000001-step-3/index.json
 has out "step        3"
+code 0 sh -c 'cd ck/00000001-step-3 && "$1" inspect index.json' sh "$czero"
+has out "step        3"
 code 0 "$czero" inspect --params 'layers.1.*' ck
 has out "layers.1"
 hasnt out "embed"
@@ -46,6 +48,8 @@ has out "361 elements in 7 tensors"
 code 0 "$czero" inspect hf
 has out "a consolidated checkpoint in several files"
 code 0 "$czero" inspect hf/model.safetensors.index.json
+has out "several files"
+code 0 sh -c 'cd hf && "$1" inspect model.safetensors.index.json' sh "$czero"
 has out "several files"
 
 code 0 "$czero" inspect --json ck
