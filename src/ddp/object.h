@@ -116,7 +116,7 @@ struct cz_ddp {
     int64_t passes_before; /* of the training that this one goes on with */
     bool rebuilt;
     bool froze;
-    bool ended; /* by the program: nothing but the optimizer that is made on it has it */
+    bool ended;           /* by the program: nothing but the optimizer that is made on it has it */
     bool opens_with_step; /* ranks agree on this pass when its step begins */
     cz__description room; /* of a pass, as they compare it */
     cz__overlap_memory overlaps;

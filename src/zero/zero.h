@@ -79,7 +79,7 @@ struct cz_zero {
     cz__reserve *transfers; /* memory for a step's reduction, and then for its synchronisation */
     bool in_tiles;          /* the present step, on all ranks */
     const cz__ddp_opening *opening; /* of a pass that it agrees on, too; NULL: it does not */
-    bool without_tiles;     /* some rank cannot, as all have found out */
+    bool without_tiles;             /* some rank cannot, as all have found out */
     /* Groups were added that neither `map` nor the local optimizer's spans know of. */
     bool shards_wait;
     bool shared_values; /* all ranks see one memory of the parameters */
