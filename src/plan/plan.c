@@ -86,6 +86,11 @@ static cz_status find_slots(cz_plan *plan)
 {
     const cz_rule *rule = plan->options.rule;
     CZ_TRY(cz__rule_check_table(rule));
+    if (rule->sum_count > 0 && plan->options.overlap == CZ_OVERLAP_INTERLEAVED)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "plan: option overlap: rule %s has partial sums, which need all of a "
+                        "parameter's gradient before its update; CZ_OVERLAP_STEP can do that",
+                        rule->name);
     double *values = cz__calloc((size_t)rule->hyper_count, sizeof *values);
     if (!values)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for %d hyper-parameters",

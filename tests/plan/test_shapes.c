@@ -141,6 +141,8 @@ TEST(options)
     refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "segment_bytes");
     o = defaults, o.hypers = CZ_HYPERS({"beta3", 1});
     refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "beta3");
+    o = defaults, o.rule = cz_rule_lamb(), o.overlap = CZ_OVERLAP_INTERLEAVED;
+    refuse_plan(shapes, o, CZ_ERR_UNSUPPORTED, "rule lamb has partial sums");
     refuse_plan(NULL, defaults, CZ_ERR_ARGUMENT, "shapes");
     cz_shapes_destroy(&shapes);
     assert_ok(read_text(&shapes, "w f32 9 frozen\n", 15));
@@ -161,7 +163,11 @@ TEST(slots)
     } cases[] = {{"sgd", {{NULL, 0}}, 0},
                  {"sgd", {{"momentum", 0.9}, {NULL, 0}}, 1},
                  {"adamw", {{NULL, 0}}, 2},
-                 {"adam", {{"amsgrad", 1}, {NULL, 0}}, 3}};
+                 {"adam", {{"amsgrad", 1}, {NULL, 0}}, 3},
+                 {"lars", {{NULL, 0}}, 1},
+                 {"ademamix", {{NULL, 0}}, 3},
+                 {"schedule_free_adamw", {{NULL, 0}}, 2},
+                 {"adam_mini", {{NULL, 0}}, 1}};
     cz_shapes *shapes;
     assert_ok(read_text(&shapes, "w f64 64\n", 9));
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
