@@ -32,6 +32,7 @@ typedef struct trial {
     bool find_unused, static_graph,
         accumulates; /* the first of two passes, or every other one, reduces nothing */
     int epochs;
+    const cz_rule *rule; /* NULL: Adam */
 } trial;
 
 typedef struct subject {
@@ -96,10 +97,11 @@ static cz_status create(subject *s, const trial *t, cz_group *group)
                                               : CZ_OVERLAP_NONE;
         options.overlap_gather = t->kind == LATE;
     }
+    const cz_rule *rule = t->rule ? t->rule : cz_rule_adam();
     options.partition = t->partition;
     if (!group || t->kind == DDP_OPTIM)
-        return cz_optim_create(&s->optim, s->memory.model, cz_rule_adam(), NULL, NULL);
-    CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options));
+        return cz_optim_create(&s->optim, s->memory.model, rule, NULL, NULL);
+    CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, rule, NULL, &options));
     return t->kind == ZERO_ALONE && t->divide == CZ_JOIN_BY_WEIGHT
                ? cz_zero_set_weight(s->zero, weight(cz_group_rank(group)))
                : CZ_OK;
@@ -304,6 +306,22 @@ TEST(other_worlds)
                                         .kind = (enum kind)k,
                                         .divide = (cz_join_divide)divide,
                                         .epochs = 2});
+}
+
+/* Sums over parameters, and scalars of parameters, on ranks that only accompany. */
+TEST(rules_with_sums_and_scalars)
+{
+    const cz_rule *rules[] = {cz_rule_lamb(), cz_rule_adam_mini(), cz_rule_schedule_free_adamw()};
+    for (int r = 0; r < 3; r++)
+        for (int k = 0; k < KINDS; k++) {
+            if (rules[r]->sum_count > 0 && (k == OVERLAP || k == LATE || k == HOOK))
+                continue; /* their updates need all of a gradient */
+            run(3, &(trial){.inputs = {2, 0, 3},
+                            .kind = (enum kind)k,
+                            .divide = (cz_join_divide)(k % 2),
+                            .epochs = 2,
+                            .rule = rules[r]});
+        }
 }
 
 /* Weights without a join: 3 and 1, gradients 8 and 4; and nobody has any. */
