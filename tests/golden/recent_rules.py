@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""recent_rules.py [FOLDER]: writes optim_RULE.gold for the rules that PyTorch does not have.
+"""recent_rules.py: writes optim_RULE.gold, beside itself, for the rules that PyTorch does not have.
+recent_rules.py --check: are the files there what it would write? Exit 77: there is no numpy here.
 
-Each rule is here twice: as its paper writes it, in float64 (`papers`), and in the order of operations of the kernels in
-src/device/cpu/kernels/, one rounding each (`kernels`), in float32 and float64. The second is what is written; the first must
-agree with it. Needs numpy; README.md has the format of the files."""
+Each rule is here twice: as its paper writes it, in float64 (paper_RULE), and in the order of operations of the kernels in
+src/device/cpu/kernels/, one rounding each (kernel_RULE), in float32 and float64. The second is what is written; the first
+must agree with it. README.md has the format of the files."""
+import io
 import math
 import os
 import sys
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    print("no numpy here")
+    sys.exit(77)
 
-FOLDER = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.path.dirname(os.path.abspath(__file__))
 COUNTS = [35, 13, 1]
 STEPS = 10
 SHOWN = (1, 2, 5, 10)
@@ -355,11 +361,17 @@ def write_case(file, rule, case, dtype):
 
 def main():
     for rule, cases in CASES.items():
-        with open(os.path.join(FOLDER, "optim_%s.gold" % rule), "w", newline="\n") as file:
-            file.write("# parameters and state after steps 1, 2, 5 and 10; by recent_rules.py\n")
-            for dtype in (np.float32, np.float64):
-                for case in cases:
-                    write_case(file, rule, case, dtype)
+        file, path = io.StringIO(), os.path.join(FOLDER, "optim_%s.gold" % rule)
+        file.write("# parameters and state after steps 1, 2, 5 and 10; by recent_rules.py\n")
+        for dtype in (np.float32, np.float64):
+            for case in cases:
+                write_case(file, rule, case, dtype)
+        if sys.argv[1:] == ["--check"]:
+            with open(path) as there:
+                assert there.read() == file.getvalue(), "%s is not what recent_rules.py computes" % path
+        else:
+            with open(path, "w", newline="\n") as there:
+                there.write(file.getvalue())
 
 
 if __name__ == "__main__":
