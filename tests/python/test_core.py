@@ -802,6 +802,51 @@ class Groups(Bits):
         self.assertIn("bad bucket", str(other))
         self.assertIsInstance(other, czero.Error)
 
+    def test_exceptions_in_other_functions_come_out_where_the_user_called(self):
+        class Shadowed(czero.Joinable):
+            def shadow(self):
+                raise KeyError("shadow")
+
+        def then(group):
+            model, _ = make_model()
+            ddp = czero.DDP(group, model)
+
+            def fails(bucket):
+                if group.rank == 1:
+                    raise KeyError("then")
+
+            def hook(bucket):
+                bucket.all_reduce()
+                bucket.then(fails)
+            ddp.register_hook(hook)
+            with ddp.backward():
+                for name in model.names:
+                    ddp.mark_ready(name)
+
+        def schedule(group):
+            optim = czero.Optim(make_model()[0], "sgd", lr=1.0)
+            czero.sched.LambdaLR(optim, lambda epoch: {}[epoch])
+
+        def join(group):
+            joinable = Shadowed()
+            with czero.Join(group, [joinable]):
+                for _ in range(1 + group.rank):
+                    joinable.notify()
+
+        def body(group, function):
+            try:
+                function(group)
+            except Exception as error:
+                return error
+        for function, rank, word in ((then, 1, "then"), (schedule, 0, "0"), (join, 0, "shadow")):
+            with self.subTest(word):
+                errors = czero.launch(body, 2, arguments=(function,))
+                self.assertIs(type(errors[rank]), KeyError)
+                self.assertIn(word, str(errors[rank]))
+                if function is not schedule:  # which is local
+                    self.assertIsInstance(errors[1 - rank], czero.Error)
+                    self.assertIn(word, str(errors[1 - rank]))
+
     def test_arrays_that_one_rank_refuses_are_heard_of_by_all(self):
         two = np.zeros(2)
 
