@@ -157,6 +157,29 @@ class Training(Bits):
         for values in czero.launch(body, 2):
             self.same(values, train_alone()[0])
 
+    def test_steps_of_passes_have_options_and_are_counted(self):
+        def body(group, overlap):
+            model, arrays = make_model()
+            ddp = czero.DDP(group, model)
+            zero = czero.Zero(group, model, "sgd", lr=1.0, ddp=ddp, overlap=overlap)
+            zero.set_overlap(overlap, max_norm=1.0)
+            before = {name: value.copy() for name, (value, _) in arrays.items()}
+            fill_gradients(arrays, 0, group.rank)
+            with ddp.backward():
+                for name in reversed(model.names):
+                    ddp.mark_ready(name)
+            moved = sum(((value - before[name]) ** 2).sum() for name, (value, _) in arrays.items())
+            return float(moved), zero.step().norm, zero.trace()
+        for moved, norm, trace in czero.launch(body, 2, arguments=("step",)):
+            self.assertAlmostEqual(moved, 1, places=4)  # a step of length 1
+            self.assertGreater(norm, 1)
+            self.assertEqual(set(trace), {"agree", "reduce", "update", "sync", "fused"})
+            self.assertGreater(trace["update"][0] + trace["fused"][0], 0)
+        with self.assertRaises(czero.UnsupportedError):
+            czero.launch(body, 2, arguments=("interleaved",))
+        with self.assertRaises(czero.ArgumentError):
+            czero.launch(body, 2, arguments=("none",))
+
     def test_uneven_inputs(self):
         class Counting(czero.Joinable):
             shadows, ended = 0, None
@@ -544,7 +567,7 @@ class OtherWays(Bits):
 
     def test_local_gradients_after_some_passes(self):
         def make(group, model):
-            return czero.PostLocalSGD(group, 2, local_gradients=True)
+            return czero.PostLocalSGD(2, local_gradients=True)
         found = czero.launch(lambda group: (self.reduce(group, "post_local_sgd", make)[0][0, 0],
                                             self.reduce(group, "post_local_sgd", make, 1)[0][0, 0]),
                              3)
@@ -552,7 +575,7 @@ class OtherWays(Bits):
 
     def test_a_state_that_a_hook_does_not_take_is_refused(self):
         def make(group, model):
-            return czero.PostLocalSGD(group, 2)
+            return czero.PostLocalSGD(2)
         for name, given in (("all_reduce", "powersgd"), ("powersgd", 3), ("powersgd", make),
                             ("post_local_sgd", "all_reduce"), ("post_local_sgd", None),
                             ("record", None), ("no such hook", None),

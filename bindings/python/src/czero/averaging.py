@@ -50,12 +50,9 @@ class Averager(Handle):
         options = c.cz_averager_options(warmup_steps=warmup_steps,
                                         allow_no_gradients=allow_no_gradients)
         if hasattr(period, "__index__"):
-            call(lib.cz_averager_create_periodic(ctypes.byref(handle), group._ptr, model._ptr,
-                                                 period, options))
-        else:
-            levels = _levels(period)
-            call(lib.cz_averager_create_hierarchical(ctypes.byref(handle), group._ptr, model._ptr,
-                                                     levels, len(period), options))
+            period = [(period, group.size)]
+        call(lib.cz_averager_create_hierarchical(ctypes.byref(handle), group._ptr, model._ptr,
+                                                 _levels(period), len(period), options))
         self._own(handle, group=group, needs=(group, model))
 
     def average(self) -> int:

@@ -79,41 +79,23 @@ class PowerSGD(Handle):
             call(lib.cz_powersgd_load_state_dict(self._ptr, handle))
 
 
-class PostLocalSGD(Handle):
+class PostLocalSGD:
     """The state of "post_local_sgd": gradients are averaged over all ranks at first, then over a
     block of them, while an :class:`Averager` brings parameters together (Lin et al.,
-    arXiv:1808.07217). It lives as long as the DDP that has it. Collective.
+    arXiv:1808.07217). Passes are those of the DDP. Alike on all ranks, or a pass raises
+    MismatchError. Local.
 
     Args:
-        group: of the DDP.
         start_iter: passes before that one are over all ranks.
-        subgroup: this rank's block, of ``group.split()``; None: those on its machine.
+        subgroup: this rank's block, of ``group.split()``; None: those on its machine. Kept alive.
         local_gradients: later passes leave each rank its own gradient.
-
-    Raises:
-        ArgumentError: an option out of its range, a sub-group without this rank.
-        MismatchError: ranks have different options.
     """
 
-    _destroy = "cz_post_local_sgd_destroy"
-
-    def __init__(self, group: Group, start_iter: int, *, subgroup: Group | None = None,
+    def __init__(self, start_iter: int, *, subgroup: Group | None = None,
                  local_gradients: bool = False):
-        handle = ctypes.c_void_p()
-        call(lib.cz_post_local_sgd_create(
-            ctypes.byref(handle), group._ptr, c.cz_post_local_sgd_options(
-                subgroup=subgroup and subgroup._ptr, start_iter=start_iter,
-                local_gradients=local_gradients)))
-        self._own(handle, group=group, needs=(group,))
-
-    @property
-    def iter(self) -> int:
-        """Passes so far, which are counted up to `start_iter`; set on all ranks to go on."""
-        return lib.cz_post_local_sgd_iter(self._ptr)
-
-    @iter.setter
-    def iter(self, count):
-        call(lib.cz_post_local_sgd_set_iter(self._ptr, count))
+        self._subgroup = subgroup
+        self._state = c.cz_post_local_sgd(start_iter=start_iter, local_gradients=local_gradients,
+                                          subgroup=subgroup and subgroup._ptr)
 
 
 _NAMES = {PowerSGD: "powersgd", PostLocalSGD: "post_local_sgd"}
@@ -134,6 +116,9 @@ def register(ddp, name, given):
     if isinstance(given, Handle):
         keep.append(use(given))
         address = given._ptr
+    if isinstance(given, PostLocalSGD):
+        keep.append(given)
+        address = ctypes.addressof(given._state)
     if isinstance(given, int):
         number = ctypes.c_int64(given)
         keep.append(number)

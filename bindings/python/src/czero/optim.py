@@ -395,6 +395,32 @@ class Zero(_Stepping):
         read. With `ddp` or `parts` those have the weights. Local; between steps."""
         call(lib.cz_zero_set_weight(self._ptr, weight))
 
+    def set_overlap(self, overlap: str, *, max_norm: float = 0.0, skip_nonfinite: bool = False,
+                    norm: bool = False, allow_no_gradients: bool = False) -> None:
+        """Change option `overlap`, and say with which options, as for :meth:`step`, passes make
+        their steps from the next one on; alike on all ranks, between passes. Local.
+
+        Raises:
+            ArgumentError: no `ddp`, or options with "none". UnsupportedError: with "interleaved",
+                for all but `allow_no_gradients`.
+        """
+        options = c.cz_step_options(max_norm=max_norm, skip_nonfinite=skip_nonfinite, norm=norm,
+                                    allow_no_gradients=allow_no_gradients)
+        given = max_norm or skip_nonfinite or norm or allow_no_gradients
+        call(lib.cz_zero_set_overlap(self._ptr, choice("overlap", "cz_overlap", "CZ_OVERLAP_",
+                                                       overlap), options if given else None))
+
+    def trace(self) -> dict[str, tuple[int, float, int]]:
+        """Where the time of this rank's steps went since it was made: (times, seconds, bytes) by
+        "agree" (with waiting for slower ranks), "reduce", "update", "sync", and "fused", in which
+        the last three are one pass. Local."""
+        found = {}
+        for name, number in c.ENUMS["cz_trace_point"].items():
+            totals = c.cz_trace_totals()
+            call(lib.cz_zero_trace(self._ptr, number, totals))
+            found[name[len("CZ_TRACE_"):].lower()] = (totals.count, totals.seconds, totals.bytes)
+        return found
+
     def broadcast_parameters(self, root: int = 0) -> None:
         """Every rank's parameters and buffers become those of rank `root`."""
         call(lib.cz_zero_broadcast_parameters(self._ptr, root))
