@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/open.h"
 #include "czero/device.h"
 #include "guard.h"
 #include "json.h"
@@ -178,6 +179,7 @@ int main(int argc, char **argv)
         .help_filter = list_commands};
     char name[64];
     chosen c = {0};
+    cz__paths_stay = true;
     argp_err_exit_status = TOOL_TROUBLE;
     argp_program_version_hook = print_version;
     (void)argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);

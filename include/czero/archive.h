@@ -41,7 +41,8 @@ CZ_API void cz_archive_destroy(cz_archive **archive);
 /** What was opened. Texts and dictionaries are the archive's. */
 typedef struct cz_archive_info {
     size_t size; /**< set by CZ_ARCHIVE_INFO_INIT */
-    /** Of the generation, or of the files. */
+    /** Of the generation, or of the files; whole, so that it stays right where the program changes
+     *  its working directory. */
     const char *path;
     /** A few words: "a checkpoint in parts", "a model in one safetensors file", … */
     const char *kind;

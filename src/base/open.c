@@ -178,6 +178,8 @@ static void cut_slashes(char *path)
         path[end - 1] = '\0';
 }
 
+bool cz__paths_stay;
+
 char *cz__path_absolute(const char *path)
 {
     char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* open(2) and openat(2) with rights of 0666; -1: no. O_NOFOLLOW, where a link is not to be
@@ -36,6 +37,9 @@ int cz__open_pipe(int ends[2], int flags);
  * the same place when the program has changed its working directory. Links stay in it. NULL, with
  * errno: no memory, or no working directory. */
 char *cz__path_absolute(const char *path);
+/* True: the process stays in its working directory, and archives call files as they were called:
+ * the czero command. */
+extern bool cz__paths_stay;
 
 /* What is behind the last slash; it is part of the path. */
 const char *cz__path_name(const char *path);

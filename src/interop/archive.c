@@ -2,12 +2,14 @@
 /* Checkpoints and other programs' files, read by one process without a group. */
 #include "interop/archive.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/float_mode.h"
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -173,9 +175,23 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
     return status;
 }
 
+/* Files are opened when they are read, and by then the program may be somewhere else. */
 cz_status cz_archive_open(cz_archive **out, const char *path, int64_t step)
 {
-    return cz__archive_open_of_rule(out, path, step, NULL);
+    CZ__UNCANCELLED;
+    const bool keep = path && path[0] && !cz__paths_stay;
+    char *whole = keep ? cz__path_absolute(path) : NULL;
+    if (keep && !whole) {
+        const int error = errno;
+        if (out)
+            *out = NULL;
+        return cz__fail(error == ENOMEM ? CZ_ERR_MEMORY : CZ_ERR_IO,
+                        "archive open: %s: the working directory: %s", path,
+                        error == ENOMEM ? "no memory for its path" : strerror(error));
+    }
+    const cz_status status = cz__archive_open_of_rule(out, whole ? whole : path, step, NULL);
+    cz__free(whole);
+    return status;
 }
 
 void cz_archive_destroy(cz_archive **archive)

@@ -11,7 +11,7 @@
  * shapes. */
 
 /* cz_archive_open(), of one whose optimizer has that rule, where a file of torch leaves open which
- * it is; NULL: whichever. */
+ * it is; NULL: whichever. The path stays as it is given, for whoever stays where it is. */
 cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t step,
                                    const char *rule);
 

@@ -30,7 +30,7 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
 cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void *context)
 {
     cz_archive *archive;
-    cz_status status = cz_archive_open(&archive, path, CZ_NEWEST);
+    cz_status status = cz__archive_open_of_rule(&archive, path, CZ_NEWEST, NULL);
     if (status == CZ_ERR_STATE)
         return cz__fail(CZ_ERR_ARGUMENT, "%s", cz_last_error());
     if (!status)

@@ -7,6 +7,7 @@
 
 #include "checkpoint/generation.h"
 #include "checkpoint/saves.h"
+#include "czero/archive.h"
 #include "io/folder.h"
 
 enum { NOBODY = 65534 };
@@ -60,6 +61,27 @@ static cz_status save_from_elsewhere(small *s, cz_group *group, void *context)
 BODY(save_from_elsewhere)
 
 EACH_TEST(set_up_both, tear_down_both)
+
+/* So does an archive, whose files are opened when they are read. */
+TEST(an_archive_stays_where_it_was_opened)
+{
+    static const char *const paths[] = {"run", "run/00000002-step-2", "./run/"};
+    float element;
+    assert_int_equal(chdir(folder), 0);
+    assert_ranks_ok(2, save_from_elsewhere_body, (void *)"run");
+    for (int i = 0; i < 3; i++) {
+        cz_archive *archive;
+        cz_state_dict *own = NULL;
+        assert_int_equal(chdir(folder), 0);
+        CZ_CHECK(cz_archive_open(&archive, paths[i], CZ_NEWEST));
+        assert_int_equal(chdir(elsewhere), 0);
+        CZ_CHECK(cz_archive_read(archive, 0, NULL, 0, 1, &element));
+        CZ_CHECK(cz_archive_read_dict(archive, 1, &own));
+        CZ_CHECK(cz_archive_verify(archive, NULL, NULL));
+        cz_state_dict_destroy(&own);
+        cz_archive_destroy(&archive);
+    }
+}
 
 TEST(a_relative_folder_stays_where_it_was)
 {
