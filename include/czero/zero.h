@@ -94,7 +94,9 @@ typedef struct cz_zero_options {
      *  give a bucket to one rank, or to a few. The buckets then stay as they are. One optimizer at
      *  a time; the same rank in both; all trainable parameters are in groups. Between passes only:
      *  state and shards (CZ_ERR_STATE on all ranks); new shards drop what the last pass reduced.
-     *  Not with gradients of 16 bits (CZ_ERR_UNSUPPORTED): passes round their mean.
+     *  The mean of 16-bit gradients stays with their owner as f32, unrounded, in 4 bytes for each
+     *  of its elements, and the gradients stay what they are; a hook, and option all_reduce, round
+     *  it into them.
      *  Without it, beside a ddp over the same model, gradients would be averaged twice: a line in
      *  the log says so. Overlap updates from the first pass on, and goes together with several
      *  groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */

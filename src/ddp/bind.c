@@ -28,7 +28,8 @@ cz_status cz__ddp_tell(cz_status status, void *context)
                                    .params = ddp->order + bucket->first,
                                    .count = bucket->count,
                                    .include = bucket->include,
-                                   .gradients = ddp->results,
+                                   .gradients =
+                                       cz__ddp_widens(bucket) ? ddp->listener.means : ddp->results,
                                    .transfers = bucket->transfers,
                                    .pool = cz__ddp_values_take_turns(ddp) ? ddp->values : NULL,
                                    .values = &bucket->values};

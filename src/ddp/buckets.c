@@ -222,13 +222,16 @@ cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
 
 /* ---- staging memory ---- */
 
-/* Of what fits the largest bucket; the segments of smaller ones are smaller. Values have no
- * terms. */
+/* Of what fits the largest bucket; the segments of smaller ones are smaller. Values have no terms.
+ * Means of 16-bit gradients may be f32. */
 static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
 {
     size_t longest = 0;
     for (int b = 0; b < ddp->bucket_count; b++) {
-        const size_t bytes = ddp->buckets[b].bytes;
+        const cz_bucket *bucket = &ddp->buckets[b];
+        const bool is_narrow = bucket->dtype == CZ_F16 || bucket->dtype == CZ_BF16;
+        const size_t bytes =
+            is_narrow && pool == &ddp->reductions ? 2 * bucket->bytes : bucket->bytes;
         longest = bytes > longest ? bytes : longest;
     }
     if (pool == &ddp->reductions)

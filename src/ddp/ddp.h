@@ -47,6 +47,9 @@ typedef struct cz__ddp_listener {
      * each rank's own, and `mine` is what became of the pass here. With `opening`, see there. */
     cz_status (*finish_unreduced)(void *context, cz_status mine, const cz__ddp_opening *opening);
     bool late; /* the end of a pass does not wait for values */
+    /* NULL, or of each parameter with a gradient of 16 bits where its owner gets the mean as f32,
+     * not rounded: the address of element 0. A hook, and all ranks, have it rounded. */
+    void *const *means;
     void *context;
     /* In checked mode: a parameter is about to be marked in a pass that synchronises. Any thread;
      * what it returns fails the pass. */
@@ -88,6 +91,9 @@ bool cz__ddp_is_complete(const cz_ddp *ddp, int64_t param);
 
 /* Were all weights of the last pass 0? Equal on all ranks. */
 bool cz__ddp_weightless(const cz_ddp *ddp);
+
+/* Are owners given `means` by the present, or the last, pass? Equal on all ranks. */
+bool cz__ddp_gives_means(const cz_ddp *ddp);
 
 /* Has the last pass reduced gradients? And that of this parameter? Equal on all ranks. */
 bool cz__ddp_reduced(const cz_ddp *ddp);

@@ -50,6 +50,16 @@ bool cz__ddp_reduces_to_owners(const cz_ddp *ddp)
     return ddp->bound && !ddp->options.all_reduce;
 }
 
+bool cz__ddp_gives_means(const cz_ddp *ddp)
+{
+    return ddp->gives_means;
+}
+
+bool cz__ddp_widens(const cz_bucket *bucket)
+{
+    return bucket->ddp->gives_means && (bucket->dtype == CZ_F16 || bucket->dtype == CZ_BF16);
+}
+
 bool cz__ddp_values_take_turns(const cz_ddp *ddp)
 {
     return !ddp->options.all_reduce && !ddp->hook.run;

@@ -104,6 +104,7 @@ struct cz_ddp {
     cz_join *join;   /* borrowed; NULL: inputs are even */
     int join_number;
     bool shadows;      /* this pass has no gradients here */
+    bool gives_means;  /* cz__ddp_gives_means() */
     int64_t *arrivals; /* parameters in the order in which they were complete in the first pass */
     atomic_llong arrived;
     int64_t *launch; /* the order in which buckets start, equal on all ranks */
@@ -132,6 +133,8 @@ struct cz_ddp {
 
 /* Do owners alone get the mean? */
 bool cz__ddp_reduces_to_owners(const cz_ddp *ddp);
+/* Is a bucket's mean f32, for its owners, while its gradients are not? */
+bool cz__ddp_widens(const cz_bucket *bucket);
 /* Do values start on their way in one order on all ranks? Not after operations that may end in any
  * order. */
 bool cz__ddp_values_take_turns(const cz_ddp *ddp);

@@ -41,13 +41,14 @@ static cz_status weigh(const cz_bucket *bucket)
 static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label, bool waits)
 {
     const cz_ddp *ddp = bucket->ddp;
-    const bool to_owners = cz__ddp_reduces_to_owners(ddp);
+    const bool to_owners = cz__ddp_reduces_to_owners(ddp), widens = cz__ddp_widens(bucket);
     const cz_continuation last = ddp->listener.reduced ? cz__ddp_tell : NULL;
     const cz__mapped memory = {.map = to_owners ? ddp->bound : ddp->map,
                                .data = ddp->gradients,
                                .include = bucket->include,
                                .dtype = bucket->dtype,
-                               .result = ddp->results,
+                               .result = widens ? ddp->listener.means : ddp->results,
+                               .result_dtype = widens ? CZ_F32 : (cz_dtype)0,
                                .terms = cz__parts_terms(ddp->parts),
                                .pool = ddp->reductions,
                                .mine = mine};
@@ -316,6 +317,7 @@ cz_status cz__ddp_check_part(cz_ddp *ddp)
 void cz__ddp_take_gradients(cz_ddp *ddp)
 {
     const bool learns = learns_graph(ddp);
+    ddp->gives_means = ddp->listener.means && cz__ddp_reduces_to_owners(ddp) && !ddp->hook.run;
     for (int64_t p = 0; p < ddp->param_count; p++) {
         cz__ddp_param *param = &ddp->params[p];
         const bool used = (learns || param->uses > 0) && !ddp->shadows;

@@ -127,15 +127,6 @@ static cz_status check_all_in_groups(const cz_zero *zero)
     return CZ_OK;
 }
 
-/* A ddp rounds the mean. */
-static cz_status check_gradients(const cz_zero *zero)
-{
-    for (int k = 0; k < zero->kind_count && zero->ddp; k++)
-        if (zero->kinds[k].gradient == CZ_F16 || zero->kinds[k].gradient == CZ_BF16)
-            return cz__fail(CZ_ERR_UNSUPPORTED, "zero: option ddp, and gradients of 16 bits");
-    return CZ_OK;
-}
-
 /* All that this rank can do alone. */
 static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
                             cz_zero_options *ours, cz__bucket_view **view)
@@ -155,12 +146,12 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
     CZ_TRY(cz__optim_check_memory(zero->optim, false));
     zero->param_count = cz__model_param_count(zero->model);
     CZ_TRY(cz__zero_find_kinds(zero));
-    CZ_TRY(check_gradients(zero));
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
     zero->partition = ours->partition = cz__deal_partition(zero->rule, ours->partition);
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
+    CZ_TRY(cz__zero_means_create(&zero->means, zero, zero->map));
     CZ_TRY(cz__zero_have_reader_checks(zero));
     if (zero->ddp)
         CZ_TRY(check_all_in_groups(zero));

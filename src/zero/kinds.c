@@ -63,17 +63,74 @@ int cz__zero_only_kind(const cz_zero *zero)
     return only;
 }
 
+static bool is_narrow(cz_dtype dtype)
+{
+    return dtype == CZ_F16 || dtype == CZ_BF16;
+}
+
+/* If somebody else does not round them. */
+static bool may_have_means(const cz_zero *zero)
+{
+    return cz_group_size(zero->group) > 1 && cz__optim_is_mixed(zero->optim);
+}
+
 bool cz__zero_has_means(const cz_zero *zero)
 {
-    return cz__zero_reduces(zero) && cz_group_size(zero->group) > 1 &&
-           cz__optim_is_mixed(zero->optim);
+    if (!may_have_means(zero))
+        return false;
+    return cz__zero_reduces(zero) || (zero->ddp && cz__ddp_gives_means(zero->ddp));
+}
+
+/* Elements of such gradients that a map deals to this rank; `of`: and where they begin in memory
+ * from there on. */
+static int64_t place_means(const cz_zero *zero, const cz_shard_map *map, void **of, void *memory)
+{
+    int64_t elements = 0;
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span)) {
+        if (!is_narrow(zero->kinds[zero->kind_of[span.param]].gradient))
+            continue;
+        if (of)
+            of[span.param] = (void *)((uintptr_t)memory + (uintptr_t)elements * sizeof(float) -
+                                      (uintptr_t)span.begin * sizeof(float));
+        elements += span.end - span.begin;
+    }
+    return elements;
+}
+
+cz_status cz__zero_means_create(cz__zero_means *means, const cz_zero *zero, const cz_shard_map *map)
+{
+    *means = (cz__zero_means){0};
+    bool any = false;
+    for (int k = 0; k < zero->kind_count; k++)
+        any = any || is_narrow(zero->kinds[k].gradient);
+    if (!zero->ddp || !any || !may_have_means(zero))
+        return CZ_OK;
+    const size_t bytes = (size_t)place_means(zero, map, NULL, NULL) * sizeof(float);
+    means->of = cz__calloc((size_t)zero->param_count, sizeof *means->of);
+    if (!means->of)
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for a table of means");
+    const cz_status status = zero->device->allocate(CZ_MEMORY_GRADIENT, bytes, &means->memory);
+    if (status)
+        return cz__fail(status, "zero: no memory for %zu bytes of means in f32", bytes);
+    (void)place_means(zero, map, means->of, means->memory);
+    return CZ_OK;
+}
+
+void cz__zero_means_clear(cz__zero_means *means, const cz_zero *zero)
+{
+    if (means->memory)
+        zero->device->release(means->memory);
+    cz__free(means->of);
+    *means = (cz__zero_means){0};
 }
 
 cz_dtype cz__zero_given_dtype(const cz_zero *zero, int kind)
 {
     const cz_dtype gradient = zero->kinds[kind].gradient;
-    const bool narrow = gradient == CZ_F16 || gradient == CZ_BF16;
-    return narrow && cz__zero_has_means(zero) ? CZ_F32 : gradient;
+    return is_narrow(gradient) && cz__zero_has_means(zero) ? CZ_F32 : gradient;
 }
 
 bool cz__zero_widens(const cz_zero *zero, int64_t param)

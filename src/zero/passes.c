@@ -181,7 +181,10 @@ static void place_results(cz_zero *zero)
         void *here = zero->sources[p] && !cz__zero_widens(zero, p) ? zero->sources[p] : &nowhere;
         zero->results[p] = zero->present[p] ? here : NULL;
     }
-    if (zero->gradients == CZ_GRADIENTS_REDUCED)
+    for (int64_t p = 0; p < zero->param_count && !cz__zero_reduces(zero); p++)
+        if (zero->present[p] && cz__zero_widens(zero, p) && zero->means.of[p])
+            zero->results[p] = zero->means.of[p];
+    if (!cz__zero_reduces(zero))
         return;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span))

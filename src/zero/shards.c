@@ -253,8 +253,9 @@ typedef struct resharding {
     cz__progress progress;
     cz_shard_map *map;          /* owned until it takes over, as the others: the new one */
     cz__relocation *relocation; /* this rank's new spans */
-    cz__bucket_view *view;      /* and where values are then */
-    uint8_t *include;           /* parameters with the slot at hand */
+    cz__bucket_view *view;      /* and where values are then, and means */
+    cz__zero_means means;
+    uint8_t *include; /* parameters with the slot at hand */
     int slot;
 } resharding;
 
@@ -263,6 +264,7 @@ static void resharding_clear(resharding *r)
     cz__zero_progress_clear(&r->shared);
     cz__relocation_destroy(&r->relocation); /* before the map, which it borrows */
     cz__bucket_view_destroy(&r->view);
+    cz__zero_means_clear(&r->means, r->zero);
     cz__shard_map_destroy(&r->map);
     cz__free(r->include);
 }
@@ -278,6 +280,7 @@ static cz_status build_shards(resharding *r)
                         zero->param_count);
     CZ_TRY(cz__zero_partition(zero, r->partition, r->owners, &r->map));
     CZ_TRY(cz__bucket_view_create(&r->view, zero, r->map));
+    CZ_TRY(cz__zero_means_create(&r->means, zero, r->map));
     return cz__relocation_create(&r->relocation, zero->optim, r->map, cz_group_rank(zero->group),
                                  &r->progress);
 }
@@ -325,6 +328,10 @@ static void take_over(resharding *r)
     zero->map = r->map;
     zero->partition = r->partition;
     zero->without_tiles = false;
+    cz__zero_means_clear(&zero->means, zero);
+    zero->means = r->means;
+    zero->listener.means = zero->means.of;
+    r->means = (cz__zero_means){0};
     if (zero->is_bound)
         cz__ddp_bind(zero->ddp, zero->map, &zero->listener);
     cz__bucket_view_enter(zero, r->view);

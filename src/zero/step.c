@@ -35,7 +35,7 @@ static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
  * means in f32 that do not stay in cache. */
 static cz_status keep_gradients(cz_zero *zero)
 {
-    const bool means = cz__zero_has_means(zero) && cz__zero_keeps_means(zero);
+    const bool means = cz__zero_reduces(zero) && cz__zero_keeps_means(zero);
     cz_span_iterator iterator;
     cz_span span;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
@@ -320,6 +320,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
                                .shared = zero->shared_values};
     const double start = cz__seconds();
     uint64_t bytes = 0;
+    cz__optim_take_means(zero->optim, cz__zero_has_means(zero));
     for (int64_t k = 0; k < bucket->count; k++) {
         const int64_t p = bucket->params[k];
         if (bucket->include[p] && cz__optim_group_of(zero->optim, p) >= 0)
@@ -404,6 +405,7 @@ void cz__overlap_bind(cz_zero *zero)
                              .context = zero},
     };
     zero->listener = listeners[zero->overlap];
+    zero->listener.means = zero->means.of;
     cz__ddp_bind(zero->ddp, zero->map, &zero->listener);
 }
 

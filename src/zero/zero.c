@@ -39,6 +39,7 @@ void cz_zero_destroy(cz_zero **zero)
         (*zero)->device->release((*zero)->kept[p]);
     cz__free((*zero)->kept);
     cz__free((*zero)->nowhere);
+    cz__zero_means_clear(&(*zero)->means, *zero);
     cz__free((*zero)->kind_of);
     cz__free((*zero)->included);
     cz__free((*zero)->asked);

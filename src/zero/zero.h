@@ -23,6 +23,13 @@ typedef struct cz__zero_kind {
 } cz__zero_kind;
 enum { CZ__ZERO_KINDS = 64 }; /* more than there are */
 
+/* Where passes of a ddp reduce 16-bit gradients to, as f32: of each parameter the address of
+ * element 0, NULL: nothing of it is here. */
+typedef struct cz__zero_means {
+    void **of;    /* owned, as is what it points into; NULL: there are none */
+    void *memory; /* of the device */
+} cz__zero_means;
+
 struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz__object object;
@@ -67,6 +74,7 @@ struct cz_zero {
     void **nowhere;          /* of NULLs: where means go that stay in cache */
     void **sources;          /* of the gradients here, NULL: none */
     void **results;          /* of the gradients that the update reads */
+    cz__zero_means means;    /* of passes of the ddp */
     /* Memory for the local span of a gradient that the program does not have, or of a mean that is
      * of another type. */
     void **kept;
@@ -147,6 +155,10 @@ bool cz__zero_widens(const cz_zero *zero, int64_t param);
 /* Which parameters have used a slot, in elements of that type? False: none. */
 bool cz__zero_include_slot(const cz_zero *zero, const cz__progress *progress, int slot,
                            cz_dtype dtype, uint8_t *include);
+/* For what a map deals to this rank. CZ_ERR_MEMORY. */
+cz_status cz__zero_means_create(cz__zero_means *means, const cz_zero *zero,
+                                const cz_shard_map *map);
+void cz__zero_means_clear(cz__zero_means *means, const cz_zero *zero);
 /* What this rank sends and receives of gradients that are present, or of their values. */
 uint64_t cz__zero_traffic(cz_zero *zero, bool of_values);
 

@@ -37,6 +37,8 @@ typedef struct trial {
     double max_norm;
     bool skips; /* non-finite gradients, of which there are some */
     bool reshards;
+    bool passes; /* of a data-parallel model, with this overlap */
+    cz_overlap overlap;
 } trial;
 
 /* A model; `grads` are what steps read. */
@@ -104,8 +106,10 @@ static void close_side(side *s)
 }
 
 /* Some ranks have none of parameter 2; nobody has one of parameter 7 in step 1. */
-static bool has_gradient(int rank, int step, int p)
+static bool has_gradient(const trial *t, int rank, int step, int p)
 {
+    if (t->passes)
+        return true;
     return p == 2 ? rank % 2 == 0 : !(p == 7 && step == 1);
 }
 
@@ -116,7 +120,7 @@ static float gradient(const trial *t, int rank, int step, int p, int64_t i)
     if (t->skips && step == 2 && rank == 0 && p == 1 && i == MOST - 1)
         value = INFINITY;
     put(t->kinds[p].gradient, bits, 0, value);
-    return has_gradient(rank, step, p) ? get(t->kinds[p].gradient, bits, 0) : 0;
+    return has_gradient(t, rank, step, p) ? get(t->kinds[p].gradient, bits, 0) : 0;
 }
 
 static float tree(const trial *t, int first, int count, int step, int p, int64_t i)
@@ -137,7 +141,7 @@ static cz_status set_gradients(const trial *t, side *mine, side *whole, const cz
     for (int p = 0; p < PARAMS; p++) {
         bool any = false;
         for (int r = 0; r < size; r++)
-            any = any || has_gradient(r, step, p);
+            any = any || has_gradient(t, r, step, p);
         for (int64_t i = 0; i < t->kinds[p].count; i++) {
             const float sum = tree(t, 0, size, step, p, i);
             put(t->kinds[p].gradient, mine->grads[p], i, gradient(t, rank, step, p, i));
@@ -145,7 +149,7 @@ static cz_status set_gradients(const trial *t, side *mine, side *whole, const cz
                 t->gradients == CZ_GRADIENTS_SUM ? sum : sum / (float)size;
         }
         CZ_TRY(cz_model_set_gradient(mine->model, p,
-                                     has_gradient(rank, step, p) ? mine->grads[p] : NULL));
+                                     has_gradient(t, rank, step, p) ? mine->grads[p] : NULL));
         CZ_TRY(cz_model_set_gradient(whole->model, p, any ? whole->grads[p] : NULL));
     }
     return CZ_OK;
@@ -172,13 +176,25 @@ static cz_status compare_state(cz_zero *zero, const cz_optim *optim)
     return CZ_OK;
 }
 
-static cz_status step_both(const trial *t, cz_zero *zero, cz_optim *optim)
+static cz_status run_pass(cz_ddp *ddp)
+{
+    CZ_TRY(cz_ddp_begin(ddp, true));
+    for (int p = PARAMS - 1; p >= 0; p--)
+        CZ_TRY(cz_ddp_mark_ready(ddp, p));
+    return cz_ddp_finish(ddp);
+}
+
+static cz_status step_both(const trial *t, cz_ddp *ddp, cz_zero *zero, cz_optim *optim)
 {
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     cz_step_result mine = CZ_STEP_RESULT_INIT, whole = CZ_STEP_RESULT_INIT;
     options.max_norm = t->max_norm;
     options.skip_nonfinite = t->skips;
-    CZ_TRY(cz_zero_step(zero, &options, &mine));
+    if (t->overlap)
+        CZ_TRY(cz_zero_set_step_options(zero, &options));
+    if (ddp)
+        CZ_TRY(run_pass(ddp));
+    CZ_TRY(cz_zero_step(zero, t->overlap ? NULL : &options, &mine));
     CZ_TRY(cz_optim_step(optim, &options, &whole));
     CHECK(memcmp(&mine.norm, &whole.norm, sizeof mine.norm) == 0 || mine.norm != mine.norm,
           "norm %.17g, wanted %.17g", mine.norm, whole.norm);
@@ -201,12 +217,12 @@ static cz_status check_dictionary(const trial *t, cz_zero *zero, const cz_optim 
     return status;
 }
 
-static cz_status train(const trial *t, cz_group *group, side *mine, side *whole, cz_zero *zero,
-                       cz_optim *optim)
+static cz_status train(const trial *t, cz_group *group, side *mine, side *whole, cz_ddp *ddp,
+                       cz_zero *zero, cz_optim *optim)
 {
     for (int step = 0; step < STEPS; step++) {
         CZ_TRY(set_gradients(t, mine, whole, group, step));
-        CZ_TRY(step_both(t, zero, optim));
+        CZ_TRY(step_both(t, ddp, zero, optim));
         CZ_TRY(compare_values(t, mine, whole, step));
         if (t->reshards && step == 1) {
             CZ_TRY(cz_zero_reshard(zero, CZ_PARTITION_GREEDY, NULL, 0));
@@ -230,6 +246,9 @@ static cz_status each_rank(cz_group *group, void *arg)
     int owners[PARAMS];
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     cz_optim_options plain = CZ_OPTIM_OPTIONS_INIT;
+    cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
+    buckets.bucket_bytes = buckets.first_bucket_bytes = 9000;
+    options.overlap = t->overlap;
     options.partition = t->partition;
     options.gradients = t->gradients;
     options.threads = t->threads;
@@ -244,10 +263,13 @@ static cz_status each_rank(cz_group *group, void *arg)
     }
     cz_status status = open_side(&mine, t->kinds, false);
     THEN(open_side(&whole, t->kinds, true));
+    if (t->passes)
+        THEN(cz_ddp_create(&options.ddp, group, mine.model, &buckets));
     THEN(cz_zero_create(&zero, group, mine.model, rule, hypers, &options));
     THEN(cz_optim_create(&optim, whole.model, rule, hypers, &plain));
-    THEN(train(t, group, &mine, &whole, zero, optim));
+    THEN(train(t, group, &mine, &whole, options.ddp, zero, optim));
     cz_zero_destroy(&zero);
+    cz_ddp_destroy(&options.ddp);
     cz_optim_destroy(&optim);
     close_side(&mine);
     close_side(&whole);
@@ -305,32 +327,44 @@ TEST(state_moves_to_other_shards_and_through_dictionaries)
     try((trial){.reshards = true, .state_dtype = CZ_BF16});
 }
 
-/* ---- what cannot be ---- */
+/* ---- inside passes of a data-parallel model ---- */
 
-static cz_status refuse(cz_group *group, cz_model *model, const cz_zero_options *options,
-                        const char *sentence)
+/* Which wants gradients of their values' types. */
+static const kind alike[PARAMS] = {
+    {37, CZ_BF16, CZ_BF16}, {MOST, CZ_BF16, CZ_BF16}, {129, CZ_F32, CZ_F32},
+    {1000, CZ_F16, CZ_F16}, {65, CZ_F16, CZ_F16},     {3001, CZ_F32, CZ_F32},
+    {1, CZ_BF16, CZ_BF16},  {700, CZ_BF16, CZ_BF16},
+};
+
+static void try_passes(trial t)
 {
-    cz_zero *zero = NULL;
-    return expect(
-        cz_zero_create(&zero, group, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}), options),
-        CZ_ERR_UNSUPPORTED, sentence);
+    t.passes = true;
+    for (int k = 0; k < 2; k++) {
+        t.kinds = k ? alike : one;
+        for (int world = 1; world <= 5 && world <= LARGEST_WORLD; world += 1 + (world > 2))
+            expect_ok(world, 0, each_rank, &t);
+    }
 }
 
-static cz_status each_rank_with_ddp(cz_group *group, void *arg)
+TEST(means_of_passes_are_not_rounded)
 {
-    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    side mine = {NULL};
-    cz_status status = open_side(&mine, one, false);
-    THEN(cz_ddp_create(&options.ddp, group, mine.model, NULL));
-    THEN(refuse(group, mine.model, &options, "option ddp, and gradients of 16 bits"));
-    cz_ddp_destroy(&options.ddp);
-    close_side(&mine);
-    return status;
+    try_passes((trial){.max_norm = 2, .skips = true});
+    try_passes((trial){.partition = CZ_PARTITION_BUCKETS});
+    try_passes((trial){.threads = 2});
 }
 
-TEST(passes_of_a_data_parallel_model_are_refused)
+TEST(steps_inside_passes)
 {
-    expect_ok(2, 0, each_rank_with_ddp, NULL);
+    try_passes((trial){.overlap = CZ_OVERLAP_STEP, .max_norm = 2});
+    try_passes((trial){.overlap = CZ_OVERLAP_STEP});
+    try_passes((trial){.overlap = CZ_OVERLAP_INTERLEAVED});
+    try_passes((trial){.overlap = CZ_OVERLAP_INTERLEAVED, .partition = CZ_PARTITION_BUCKET_PIECES});
+}
+
+TEST(shards_made_anew_between_passes)
+{
+    try_passes((trial){.reshards = true});
+    try_passes((trial){.reshards = true, .overlap = CZ_OVERLAP_INTERLEAVED});
 }
 
 /* ---- bytes on their way ---- */
