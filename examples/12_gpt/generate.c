@@ -40,6 +40,11 @@ cz_status generate(trainer *t)
     int *tokens = t->tokens;
     if (!sample)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the sample");
+    const cz_status taken = trainer_take_values(t);
+    if (taken != CZ_OK) {
+        free(sample);
+        return taken;
+    }
     const int64_t begin = prompt(corpus, length);
     for (int i = 0; i < length; i++)
         tokens[i] = corpus->tokens[begin + i];

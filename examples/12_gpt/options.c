@@ -45,7 +45,10 @@ enum {
     KEY_FALL_BACK,
     KEY_STOP_AT,
     KEY_PROOF,
-    KEY_CHECK_PARTS
+    KEY_CHECK_PARTS,
+    KEY_DTYPE,
+    KEY_NO_MASTER,
+    KEY_BF16_STATE
 };
 
 static const struct argp_option table[] = {
@@ -85,6 +88,11 @@ static const struct argp_option table[] = {
     {"beta1", KEY_BETA1, "X", 0, "Decay of the mean of gradients [0.9]", 3},
     {"beta2", KEY_BETA2, "X", 0, "Decay of the mean of their squares [0.99]", 3},
     {"seed", KEY_SEED, "N", 0, "Of initial values, sampling and text [1]", 3},
+    {"dtype", KEY_DTYPE, "TYPE", 0,
+     "Values and gradients: f32, bf16 or f16; the model computes in f32 [f32]", 3},
+    {"no-master", KEY_NO_MASTER, NULL, 0,
+     "Values of 16 bits without f32 copies in the optimizer: they are rounded by chance", 3},
+    {"bf16-state", KEY_BF16_STATE, NULL, 0, "Moments in bf16, rounded by chance", 3},
     {NULL, 0, NULL, 0, "Communication hooks, which say how gradients come together:", 6},
     {"hook", KEY_HOOK, "NAME[,NAME...]", 0,
      "Train with this hook; with each of several, one after the other from the same start, and "
@@ -138,6 +146,16 @@ static const struct argp_option table[] = {
     {"temperature", KEY_TEMPERATURE, "X", 0, "Of generated text: lower is safer [0.8]", 5},
     {"quiet", 'q', NULL, 0, "Print errors only", 5},
     {0}};
+
+static cz_dtype dtype(struct argp_state *state, const char *arg)
+{
+    static const cz_dtype types[] = {CZ_F32, CZ_BF16, CZ_F16};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(arg, cz_dtype_name(types[i])) == 0)
+            return types[i];
+    argp_error(state, "dtype '%s', allowed are f32, bf16 and f16", arg);
+    return CZ_F32;
+}
 
 static cz_partition partition(const struct argp_state *state, const char *text)
 {
@@ -338,6 +356,15 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_PARTITION:
         o->partition = partition(state, arg);
         break;
+    case KEY_DTYPE:
+        o->dtype = dtype(state, arg);
+        break;
+    case KEY_NO_MASTER:
+        o->no_master = true;
+        break;
+    case KEY_BF16_STATE:
+        o->bf16_state = true;
+        break;
     case KEY_UNSHARDED:
         o->unsharded = true;
         break;
@@ -446,6 +473,7 @@ void options_parse(options *o, int argc, char **argv)
         .weight_decay = 0.1,
         .beta1 = 0.9,
         .beta2 = 0.99,
+        .dtype = CZ_F32,
         .seed = 1,
         .compress_after = -1, /* to be chosen when all is read */
         .powersgd_rank = 1,

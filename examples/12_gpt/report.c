@@ -328,6 +328,8 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
         "batch", o->batch, "parts", o->parts, "step_seconds", spent, "sent_bytes_per_step", sent,
         "resumed", resumed_json(&r->history.resumed), "rule", o->rule->name, "hook", o->hook,
         "czero", cz_build_info());
+    if (o->dtype != CZ_F32)
+        (void)json_object_set_new(summary, "dtype", json_string(cz_dtype_name(o->dtype)));
     return report_write_summary(o->out, summary);
 }
 

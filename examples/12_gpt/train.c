@@ -48,6 +48,7 @@ static cz_status mean_over_parts(trainer *t, double *mean)
 
 static cz_status forward(trainer *t, int sequences, float *loss)
 {
+    CZ_TRY(trainer_take_values(t));
     if (!gpt_forward(t->gpt, t->params, t->tokens, t->targets, sequences,
                      t->options.model.block_size, loss))
         return cz_fail(CZ_ERR_INTERNAL, "the model refused %d sequences", sequences);
@@ -70,7 +71,8 @@ static cz_status next_batch(trainer *t, int64_t *count)
 static void mark(void *arg, int parameter)
 {
     const trainer *t = arg;
-    (void)cz_ddp_mark_ready(t->ddp, parameter);
+    if (trainer_give_gradient(t, parameter) == CZ_OK)
+        (void)cz_ddp_mark_ready(t->ddp, parameter);
 }
 
 static void backward(trainer *t, int64_t count)
@@ -266,9 +268,17 @@ static cz_status run_steps(trainer *t)
     return CZ_OK;
 }
 
+/* Two moments, and a master, of each element. */
+static int64_t state_bytes(const trainer *t)
+{
+    const options *o = &t->options;
+    return 2 * (o->bf16_state ? 2 : 4) + (o->dtype != CZ_F32 && !o->no_master ? 4 : 0);
+}
+
 /* Everyone's state bytes, and what the whole state would be. */
 static cz_status finish(trainer *t, double val_loss)
 {
+    const int64_t size = (int64_t)cz_dtype_size(t->options.dtype);
     cz_trace_totals update = CZ_TRACE_TOTALS_INIT;
     cz_optim_info info = CZ_OPTIM_INFO_INIT;
     cz_parts_info parts = CZ_PARTS_INFO_INIT;
@@ -285,10 +295,9 @@ static cz_status finish(trainer *t, double val_loss)
     if (status == CZ_OK && t->report) {
         const memory_use memory = {.ranks = t->size,
                                    .state_bytes = all,
-                                   .state_bytes_unsharded =
-                                       t->elements * 2 * (int64_t)sizeof(float),
-                                   .parameter_bytes = t->elements * (int64_t)sizeof(float),
-                                   .gradient_bytes = t->elements * (int64_t)sizeof(float),
+                                   .state_bytes_unsharded = t->elements * state_bytes(t),
+                                   .parameter_bytes = t->elements * size,
+                                   .gradient_bytes = t->elements * size,
                                    .parts_bytes = (int64_t)parts.kept_bytes};
         status = report_finish(t->report, &memory, &t->times, &update, &t->traffic, val_loss);
     }
@@ -302,7 +311,7 @@ static cz_status come_together(trainer *t)
     if (!t->post || t->options.steps == 0)
         return CZ_OK;
     CZ_TRY(traffic_count(&t->traffic, t->world, CARGO_OTHER));
-    CZ_TRY(cz_all_reduce(t->world, t->params, t->elements, CZ_F32, CZ_AVERAGE,
+    CZ_TRY(cz_all_reduce(t->world, t->values, t->elements, t->options.dtype, CZ_AVERAGE,
                          CZ_LABEL("last averaging")));
     return traffic_count(&t->traffic, t->world, CARGO_PARAMETERS);
 }

@@ -6,12 +6,12 @@
 #include <string.h>
 
 /* Memory in whole cache lines and, where large, whole huge pages. */
-static float *block(int64_t count)
+static void *block(int64_t count, cz_dtype dtype)
 {
-    size_t bytes = (size_t)count * sizeof(float);
+    size_t bytes = (size_t)count * cz_dtype_size(dtype);
     const size_t alignment = bytes >= (2u << 20) ? 2u << 20 : 64;
     bytes = (bytes + alignment - 1) / alignment * alignment;
-    float *memory = aligned_alloc(alignment, bytes ? bytes : alignment);
+    void *memory = aligned_alloc(alignment, bytes ? bytes : alignment);
     if (memory)
         memset(memory, 0, bytes);
     return memory;
@@ -63,7 +63,7 @@ static cz_status add_parameters(trainer *t, const gpt_parameter *list, int count
     for (int p = 0; p < count; p++)
         views[p] = (cz_view){list[p].name, 0, list[p].dims, {list[p].shape[0], list[p].shape[1]}};
     const cz_status status =
-        cz_model_add_views(t->model, t->params, t->grads, CZ_F32, views, count);
+        cz_model_add_views(t->model, t->values, t->gradients, t->options.dtype, views, count);
     free(views);
     return status;
 }
@@ -72,23 +72,49 @@ static cz_status add_parameters(trainer *t, const gpt_parameter *list, int count
  * others. */
 static cz_status create_params(trainer *t)
 {
+    const cz_dtype dtype = t->options.dtype;
     if (t->options.share && t->options.unsharded)
         return cz_fail(CZ_ERR_ARGUMENT,
                        "--share goes with a sharded optimizer: with --unsharded and with hook "
                        "post_local_sgd each rank has parameters of its own");
     if (t->options.share) {
         void *values;
-        const size_t bytes = (size_t)t->elements * sizeof(float);
+        const size_t bytes = (size_t)t->elements * cz_dtype_size(dtype);
         CZ_TRY(cz_shared_create(&t->shared, t->world, bytes, &values));
-        t->params = values;
+        t->values = values;
     } else {
-        t->params = block(t->elements);
+        t->values = block(t->elements, dtype);
     }
-    if (!t->params)
+    t->gradients = block(t->elements, dtype);
+    t->params = dtype == CZ_F32 ? t->values : block(t->elements, CZ_F32);
+    t->grads = dtype == CZ_F32 ? t->gradients : block(t->elements, CZ_F32);
+    if (!t->values || !t->gradients || !t->params || !t->grads)
         return cz_fail(CZ_ERR_MEMORY, "no memory for %lld parameters", (long long)t->elements);
-    if (!t->shared || t->rank == 0)
-        gpt_init(t->gpt, t->params, t->options.seed);
-    return CZ_OK;
+    if (t->shared && t->rank > 0)
+        return CZ_OK;
+    gpt_init(t->gpt, t->params, t->options.seed);
+    return dtype == CZ_F32
+               ? CZ_OK
+               : cz_device_cpu()->convert(NULL, dtype, t->values, CZ_F32, t->params, t->elements);
+}
+
+cz_status trainer_take_values(trainer *t)
+{
+    const cz_dtype dtype = t->options.dtype;
+    return dtype == CZ_F32
+               ? CZ_OK
+               : cz_device_cpu()->convert(NULL, CZ_F32, t->params, dtype, t->values, t->elements);
+}
+
+cz_status trainer_give_gradient(const trainer *t, int parameter)
+{
+    int count;
+    const cz_dtype dtype = t->options.dtype;
+    const gpt_parameter *p = &gpt_parameters(t->gpt, &count)[parameter];
+    char *to = (char *)t->gradients + (size_t)p->offset * cz_dtype_size(dtype);
+    return dtype == CZ_F32
+               ? CZ_OK
+               : cz_device_cpu()->convert(NULL, dtype, to, CZ_F32, t->grads + p->offset, p->count);
 }
 
 static cz_status create_model(trainer *t)
@@ -105,12 +131,11 @@ static cz_status create_model(trainer *t)
     int count;
     const gpt_parameter *list = gpt_parameters(t->gpt, &count);
     t->elements = gpt_element_count(t->gpt);
-    t->grads = block(t->elements);
     t->tokens = calloc((size_t)(rows * config.block_size), sizeof *t->tokens);
     t->targets = calloc((size_t)(rows * config.block_size), sizeof *t->targets);
     t->samples = calloc((size_t)rows, sizeof *t->samples);
-    if (!t->grads || !t->tokens || !t->targets || !t->samples)
-        return cz_fail(CZ_ERR_MEMORY, "no memory for %lld parameters", (long long)t->elements);
+    if (!t->tokens || !t->targets || !t->samples)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for a batch of %lld", (long long)rows);
     CZ_TRY(create_params(t));
     CZ_TRY(cz_model_create(&t->model));
     return add_parameters(t, list, count);
@@ -122,7 +147,7 @@ static cz_status create_ddp(trainer *t)
     const options *o = &t->options;
     cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
     ddp.bucket_bytes = ddp.first_bucket_bytes =
-        (size_t)t->elements * sizeof(float) / (size_t)(o->model.layers + 1);
+        (size_t)t->elements * cz_dtype_size(o->dtype) / (size_t)(o->model.layers + 1);
     ddp.parts = t->parts;
     ddp.all_reduce = o->hook && !hook_gives_slices(o->hook);
     CZ_TRY(cz_ddp_create(&t->ddp, t->world, t->model, &ddp));
@@ -166,13 +191,16 @@ static cz_status create_optimizer(trainer *t)
     choose_hypers(o->rule, of_matrices, decay);
     for (int p = 0; p < count; p++)
         *(list[p].dims == 2 ? &params[matrices++] : &params[count + others++]) = p;
+    const cz_master master = o->no_master ? CZ_MASTER_NONE : CZ_MASTER_COPY;
+    const cz_dtype state = o->bf16_state ? CZ_BF16 : CZ_F32;
     const cz_param_group groups[] = {
         {.size = sizeof(cz_param_group),
          .params = params,
          .param_count = matrices,
-         .hypers = decay},
-        {.params = params + count, .param_count = others},
-    };
+         .hypers = decay,
+         .master = master,
+         .state_dtype = state},
+        {.params = params + count, .param_count = others, .master = master, .state_dtype = state}};
     cz_status status;
     if (o->unsharded) {
         cz_optim_options local = CZ_OPTIM_OPTIONS_INIT;
@@ -240,10 +268,14 @@ void trainer_clear(trainer *t)
     cz_model_destroy(&t->model);
     cz_sampler_destroy(&t->sampler);
     gpt_destroy(&t->gpt);
-    if (!t->shared)
+    if (t->params != t->values)
         free(t->params);
+    if (t->grads != t->gradients)
+        free(t->grads);
+    if (!t->shared)
+        free(t->values);
     cz_shared_destroy(&t->shared);
-    free(t->grads);
+    free(t->gradients);
     free(t->tokens);
     free(t->targets);
     free(t->samples);

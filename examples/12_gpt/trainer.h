@@ -26,8 +26,11 @@ typedef struct trainer {
     double *part_losses; /* of this rank's parts; NULL without, as the next one */
     double *part_counts; /* and sequences in each */
     int64_t elements;
-    cz_shared *shared;     /* NULL, or what `params` lie in */
-    float *params, *grads; /* one block each */
+    cz_shared *shared; /* NULL, or what `params` lie in */
+    /* One block each, in which the model computes; and what is trained, in the type of the options:
+     * where that is f32 the same. */
+    float *params, *grads;
+    void *values, *gradients;
     int *tokens, *targets; /* local_batch sequences */
     int64_t *samples;
     step_times times;
@@ -44,6 +47,10 @@ typedef struct trainer {
 /* Everything but the report. Collective; to be cleared also after a failure. */
 cz_status trainer_create(trainer *t);
 void trainer_clear(trainer *t);
+
+/* Values of 16 bits into what the model computes with, and a gradient out of it. */
+cz_status trainer_take_values(trainer *t);
+cz_status trainer_give_gradient(const trainer *t, int parameter);
 
 cz_status trainer_set_learning_rate(trainer *t, double lr);
 cz_status trainer_step(trainer *t);

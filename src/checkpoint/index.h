@@ -78,8 +78,8 @@ cz_status cz__index_add_metadata(cz__index *index, json_t *metadata);
 bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
                     cz_dtype *dtype);
 
-/* The type of the elements of a value (slot NULL), or of a slot, which may be another one: that of a
- * master, of moments in 16 bits. */
+/* The type of the elements of a value (slot NULL), or of a slot, which may be another one: that of
+ * a master, of moments in 16 bits. */
 cz_dtype cz__index_dtype(const cz__index *index, int64_t stored, const char *slot);
 
 /* For one that is to be saved, of `world_size` ranks that are alike: a map that gives each an even

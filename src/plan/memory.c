@@ -25,7 +25,13 @@ static uint64_t param_bytes(const cz_plan *plan)
 
 static uint64_t state_bytes(const cz_plan *plan, int64_t elements)
 {
-    return (uint64_t)plan->slots * cz__slot_bytes((size_t)elements * plan->element_size);
+    return (uint64_t)plan->slots * cz__slot_bytes((size_t)elements * plan->slot_size);
+}
+
+/* The same without gaps. */
+static uint64_t slot_elements_bytes(const cz_plan *plan, uint64_t elements)
+{
+    return (uint64_t)plan->slots * elements * plan->slot_size;
 }
 
 /* ---- staging ---- */
@@ -141,7 +147,7 @@ static uint64_t file_bytes(const cz_plan *plan, int rank)
 {
     const uint64_t saved = (uint64_t)plan->ranks.saved[rank];
     const uint64_t slotted = (uint64_t)plan->ranks.slotted[rank];
-    return (saved + slotted * (uint64_t)plan->slots) * plan->element_size +
+    return saved * plan->element_size + slot_elements_bytes(plan, slotted) +
            (uint64_t)plan->ranks.buffers[rank];
 }
 
@@ -173,13 +179,13 @@ static void plan_files(const cz_plan *plan, int rank, cz_plan_memory *m)
 static uint64_t dict_bytes(const cz_plan *plan)
 {
     const uint64_t entry = ENTRY_BYTES + (uint64_t)plan->slots * ENTRY_SLOT_BYTES;
-    return (uint64_t)plan->slots * plan->shapes[CZ_SHAPE_PARAM].bytes +
+    return slot_elements_bytes(plan, (uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements) +
            (uint64_t)plan->param_count * entry + plan->name_bytes;
 }
 
 static void plan_consolidation(const cz_plan *plan, int rank, cz_plan_memory *m)
 {
-    const size_t bytes = (size_t)plan->shapes[CZ_SHAPE_PARAM].bytes; /* of a slot */
+    const size_t bytes = (size_t)plan->shapes[CZ_SHAPE_PARAM].elements * plan->slot_size;
     const uint64_t lists = progress(plan) + (uint64_t)plan->param_count * 40;
     const uint64_t windows = plan->slots > 0 ? 2 * (uint64_t)cz__move_window(bytes) : 0;
     if (plan->options.unsharded)
@@ -240,7 +246,8 @@ void cz__plan_alone(const cz_plan *plan, cz_plan_memory *m)
     m->part_bytes = kept_bytes(plan, 0, 1);
     m->table_bytes = model_tables(plan) + optim_tables(plan);
     add_up(m);
-    m->file_bytes = m->param_bytes + m->buffer_bytes + (uint64_t)plan->slots * m->gradient_bytes;
+    m->file_bytes = m->param_bytes + m->buffer_bytes +
+                    slot_elements_bytes(plan, (uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements);
     const cz__save_shape shape = save_shape(plan, m->file_bytes, plan->param_count);
     m->save_bytes = cz__save_memory(&shape);
     m->async_save_bytes = m->save_bytes + m->file_bytes;

@@ -45,7 +45,8 @@ struct cz_plan {
     cz_dtype dtype;      /* of the parameters, if they have one */
     size_t element_size; /* of it */
     size_t name_bytes;
-    int slots;             /* element slots of the rule that are in use */
+    int slots;             /* element slots that are in use: the rule's, and that of masters */
+    size_t slot_size;      /* bytes of an element of one: of 16-bit values it is in f32 */
     int bucket_count;      /* 0: gradients travel in the step */
     size_t longest;        /* bytes of the largest bucket */
     size_t hook_staging;   /* of all buckets' all-reduces in a hook */

@@ -161,7 +161,11 @@ static cz_status fill_plan(cz__plan_draft *d)
         d->layout[p] = d->shapes->layout ? d->shapes->layout[p] : plan->param_count - 1 - p;
         p++;
     }
-    plan->element_size = cz_dtype_size(plan->dtype);
+    plan->element_size = plan->slot_size = cz_dtype_size(plan->dtype);
+    if ((plan->dtype == CZ_F16 || plan->dtype == CZ_BF16) && !plan->options.rule->update_tensor) {
+        plan->slot_size = sizeof(float);
+        plan->slots++;
+    }
     if (plan->options.parts > 0 && plan->dtype != CZ_F32 && plan->dtype != CZ_F64)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plan: option parts: parameters are %s, wanted f32 or f64",

@@ -513,7 +513,7 @@ static const change group_changes[] = {
     CHANGE(param_count, I64(2), "size of parameter group 0"),
     CHANGE(hypers, POINTER((void *)other_rate), "lr"),
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
-    CHANGE(state_dtype, I32(CZ_BF16), NULL, NULL, REFUSED),
+    CHANGE(state_dtype, I32(CZ_BF16), "of f32 or f64 alone", &group_defaults, REFUSED),
     {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};

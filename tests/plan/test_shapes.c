@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "czero/optim.h"
 #include "czero/plan.h"
 #include "support/cz_test.h"
 #include "plan/object.h"
@@ -49,6 +50,37 @@ TEST(shapes_are_read_from_lines_and_json)
     file[0] = (char)(sizeof header - 1);
     memcpy(file + 8, header, sizeof header - 1);
     check(file, 8 + sizeof header - 1 + 8, 4, 0, 0);
+}
+
+/* Values of 16 bits have state in f32, and a master. */
+TEST(values_of_16_bits_have_state_in_f32)
+{
+    cz_shapes *shapes;
+    cz_plan *plan;
+    cz_plan_options options = CZ_PLAN_OPTIONS_INIT;
+    cz_plan_memory memory = CZ_PLAN_MEMORY_INIT;
+    cz_model *model;
+    cz_optim *optim;
+    cz_optim_info info = CZ_OPTIM_INFO_INIT;
+    static uint16_t values[96], gradients[96];
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "w", values, gradients, CZ_BF16, 1, &(int64_t){96}));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL));
+    assert_ok(cz_optim_get_info(optim, &info));
+    assert_ok(cz_shapes_create(&shapes));
+    assert_ok(cz_shapes_add(shapes, "w", CZ_BF16, 1, &(int64_t){96}, CZ_SHAPE_PARAM));
+    options.unsharded = 1;
+    assert_ok(cz_plan_create(&plan, shapes, &options));
+    assert_ok(cz_plan_rank(plan, 0, &memory));
+    assert_int_equal(info.state_bytes, 96 * 12);
+    assert_int_equal(memory.state_bytes, info.state_bytes);
+    assert_int_equal(memory.param_bytes, 96 * 2);
+    assert_int_equal(memory.gradient_bytes, 96 * 2);
+    assert_int_equal(memory.file_bytes, 96 * (2 + 12));
+    cz_plan_destroy(&plan);
+    cz_shapes_destroy(&shapes);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
 }
 
 static void refuse(const char *text, cz_status wanted, const char *why)
