@@ -94,6 +94,7 @@ module czero_optim
         integer(c_int32_t) :: norm = 0
         integer(c_int32_t) :: allow_no_gradients = 0
         integer(c_int32_t) :: reserved = 0
+        type(c_ptr) :: loss_scale = c_null_ptr
     end type
 
     type, bind(C) :: step_result

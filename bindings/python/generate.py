@@ -119,7 +119,9 @@ class Declarations:
             value = re.sub(r"\([a-z_]+\)", "", value).strip()
             if value in ("0", "NULL", "") or value.startswith("sizeof"):
                 continue
-            number = self.constants[value] if value in self.constants else int(value)
+            number = self.constants.get(value)
+            if number is None:
+                number = float(value) if "." in value else int(value)
             if number:
                 self.defaults.setdefault(name, {})[field] = number
 

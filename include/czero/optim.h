@@ -57,6 +57,23 @@ CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 #define CZ_ALL_GROUPS (-1)
 
 /** What is computed by a step beyond the update. NULL: nothing. */
+/** A factor by which the program multiplies its loss, and so each gradient, so that small ones do
+ *  not vanish in 16 bits; a step divides by it. A variable of the program's, who keeps it with what
+ *  else it saves: begun by CZ_LOSS_SCALE_INIT with the numbers of PyTorch's GradScaler, changed by
+ *  steps as by that, alike on all ranks. */
+typedef struct cz_loss_scale {
+    size_t size;    /**< set by CZ_LOSS_SCALE_INIT */
+    double scale;   /**< above 0 */
+    double growth;  /**< after `interval` steps in a row with finite gradients `scale` becomes its
+                        product with this, unless that is infinite in f32; at least 1 */
+    double backoff; /**< with others `scale` becomes its product with this, and the step is skipped;
+                         above 0, at most 1 */
+    int64_t interval;   /**< 0: `scale` stays, and only skip_nonfinite skips a step */
+    int64_t good_steps; /**< in a row, up to now */
+} cz_loss_scale;
+#define CZ_LOSS_SCALE_INIT {sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0}
+CZ_INIT_FUNCTION(cz_loss_scale, CZ_LOSS_SCALE_INIT)
+
 typedef struct cz_step_options {
     size_t size; /**< set by CZ_STEP_OPTIONS_INIT */
     /** Called once before anything else, even where another option is wrong: so it may hold
@@ -85,8 +102,15 @@ typedef struct cz_step_options {
      *  data-parallel model is told of by marks, and does nothing where there were none. */
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
+    /** NULL, or what gradients are divided by before they are clipped: as that does, in their memory
+     *  or, of 16 bits, on their way into the update. The norm is of what they are then. Changed by
+     *  the step. */
+    cz_loss_scale *loss_scale;
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0}
+#define CZ_STEP_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL                    \
+    }
 CZ_INIT_FUNCTION(cz_step_options, CZ_STEP_OPTIONS_INIT)
 
 typedef struct cz_step_result {

@@ -242,7 +242,7 @@ CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
  *          overlap_gather with another one than CZ_OVERLAP_INTERLEAVED; options with
  *          CZ_OVERLAP_NONE, a closure, gradients, an option out of range. CZ_ERR_STATE: a pass is
  *          under way. CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums, or
- *          max_norm, skip_nonfinite or norm. CZ_ERR_MEMORY. Nothing was changed. */
+ *          max_norm, skip_nonfinite, norm or loss_scale. CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap,
                                      const cz_step_options *options);
 

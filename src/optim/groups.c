@@ -525,11 +525,6 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, count);
-        cz__describe_number(d, &(cz__subject){"state_dtype", "parameter group", g, NULL, "is"},
-                            CZ__FIELD_DTYPE, optim->groups[g].state_dtype);
-        cz__describe_word(d, &(cz__subject){"masters", "parameter group", g, NULL, "are"},
-                          (const char *const[]){"none", "copies", NULL},
-                          optim->groups[g].has_masters);
         for (int64_t k = 0; k < count; k++)
             cz__describe_number(
                 d, &(cz__subject){"a member", "parameter group", g, NULL, "is parameter"},

@@ -140,6 +140,7 @@ void cz__optim_take_means(cz_optim *optim, bool taken);
 
 /* Does this step need the norm? Then: the squares of what is here, settled; and with those of all
  * ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). */
+bool cz__step_wants_norm(const cz_step_options *options);
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
 double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome);
@@ -151,6 +152,10 @@ void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shi
 /* In their memory; those of another type than kernels compute in on their way into the updates of
  * this step. */
 void cz__norm_scale(cz_optim *optim, void *const *gradients, double factor);
+
+/* The loss scale of the step that has begun, for ranks to compare; cz__norm_judge() changes it. */
+uint64_t cz__loss_scale_print(const cz_optim *optim, uint64_t print);
+void cz__describe_loss_scale(cz__description *description, const cz_optim *optim);
 
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -19,9 +20,14 @@
  * exactly, so the norm depends on no cut and on no order. Clipping: Pascanu, Mikolov, Bengio, "On
  * the difficulty of training recurrent neural networks", ICML 2013. */
 
+bool cz__step_wants_norm(const cz_step_options *options)
+{
+    return options->norm || options->skip_nonfinite || options->max_norm > 0 || options->loss_scale;
+}
+
 bool cz__norm_is_wanted(const cz_optim *optim)
 {
-    return optim->step.norm || optim->step.skip_nonfinite || optim->step.max_norm > 0;
+    return cz__step_wants_norm(&optim->step);
 }
 
 /* The gradient of a span that takes part in this step; NULL: it does not. */
@@ -91,19 +97,92 @@ void cz__norm_scale(cz_optim *optim, void *const *gradients, double factor)
     }
 }
 
-/* The norm of finite gradients may be beyond double; their root divided by 2^600 is not. */
-double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome)
+/* ---- loss scale ---- */
+
+static cz_status check_loss_scale(const cz_loss_scale *s)
 {
-    const double root = sqrt(cz_sum_value(sum));
-    outcome->norm = ldexp(root, -shift);
-    outcome->skipped = optim->step.skip_nonfinite && !isfinite(root);
-    optim->skip_count += outcome->skipped;
-    if (outcome->skipped || optim->step.max_norm == 0 || isinf(optim->step.max_norm))
+    if (!s)
+        return CZ_OK;
+    CZ_TRY(cz__options_check_size(s->size, "cz_loss_scale"));
+    if (!(s->scale > 0) || isinf(s->scale))
+        return cz__fail(CZ_ERR_ARGUMENT, "step: loss_scale is %g, wanted is above 0", s->scale);
+    if (s->interval < 0 || s->good_steps < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "step: loss_scale has interval %" PRId64 " and good_steps %" PRId64
+                        ", wanted are 0 and above",
+                        s->interval, s->good_steps);
+    if (s->interval > 0 && (!(s->growth >= 1) || isinf(s->growth)))
+        return cz__fail(CZ_ERR_ARGUMENT, "step: loss_scale has growth %g, wanted is at least 1",
+                        s->growth);
+    if (s->interval > 0 && (!(s->backoff > 0) || s->backoff > 1))
+        return cz__fail(CZ_ERR_ARGUMENT, "step: loss_scale has backoff %g, wanted is 0 to 1",
+                        s->backoff);
+    return CZ_OK;
+}
+
+/* In f32, as PyTorch has it. */
+static void adapt_loss_scale(cz_loss_scale *s, bool are_finite)
+{
+    const float scale = (float)s->scale, grown = (float)(scale * s->growth);
+    if (s->interval == 0)
+        return;
+    if (!are_finite) {
+        s->scale = (float)(scale * s->backoff);
+        s->good_steps = 0;
+    } else if (++s->good_steps >= s->interval) {
+        s->scale = isfinite(grown) ? grown : scale;
+        s->good_steps = 0;
+    }
+}
+
+uint64_t cz__loss_scale_print(const cz_optim *optim, uint64_t print)
+{
+    const cz_loss_scale *s = optim->step.loss_scale;
+    return s ? cz__fingerprint(print, s, sizeof *s) : print;
+}
+
+void cz__describe_loss_scale(cz__description *d, const cz_optim *optim)
+{
+    const cz_loss_scale none = {0}, *s = optim->step.loss_scale ? optim->step.loss_scale : &none;
+    const struct {
+        const char *what;
+        double value;
+    } numbers[] = {{"scale", s->scale},
+                   {"growth", s->growth},
+                   {"backoff", s->backoff},
+                   {"interval", (double)s->interval},
+                   {"good_steps", (double)s->good_steps}};
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        cz__describe(d, &(cz__subject){numbers[k].what, "loss_scale", -1, NULL, "is"},
+                     CZ__FIELD_REAL, &numbers[k].value, sizeof numbers[k].value);
+}
+
+/* ---- what follows from the norm ---- */
+
+/* What gradients, divided by the loss scale, are multiplied by. The norm of finite ones may be
+ * beyond double; their root divided by 2^600 is not. */
+static double clip(const cz_optim *optim, double root, int shift, double norm)
+{
+    const double most = optim->step.max_norm;
+    if (most == 0 || isinf(most))
         return 1;
-    const double factor = isinf(outcome->norm) ? ldexp(optim->step.max_norm / root, shift)
-                                               : optim->step.max_norm / (outcome->norm + 1e-6);
+    const double factor = isinf(norm) ? ldexp(most / root, shift) : most / (norm + 1e-6);
     return factor >= 1 ? 1
                        : factor; /* NaN, too: without skip_nonfinite it shows in the parameters */
+}
+
+double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome)
+{
+    cz_loss_scale *loss_scale = optim->step.loss_scale;
+    const double scale = loss_scale ? loss_scale->scale : 1;
+    const double root = sqrt(cz_sum_value(sum)) / scale;
+    const bool skips = optim->step.skip_nonfinite || (loss_scale && loss_scale->interval > 0);
+    outcome->norm = ldexp(root, -shift);
+    outcome->skipped = skips && !isfinite(root);
+    optim->skip_count += outcome->skipped;
+    if (loss_scale)
+        adapt_loss_scale(loss_scale, isfinite(root));
+    return outcome->skipped ? 1 : clip(optim, root, shift, outcome->norm) / scale;
 }
 
 int64_t cz__optim_skip_count(const cz_optim *optim)
@@ -123,7 +202,8 @@ const cz__option_table cz__step_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_step_options, skip_nonfinite, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_step_options, norm, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_step_options, allow_no_gradients, CZ__COMPARED, CZ__FLAG),
-    CZ__OPTION(cz_step_options, reserved, CZ__LOCAL, CZ__RESERVED));
+    CZ__OPTION(cz_step_options, reserved, CZ__LOCAL, CZ__RESERVED),
+    CZ__OPTION(cz_step_options, loss_scale, CZ__COMPARED_APART, CZ__ANY));
 
 static cz_status check_gradients(const cz_optim *optim, const cz_step_options *options)
 {
@@ -181,6 +261,7 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     CZ_TRY(check_gradients(optim, &ours));
+    CZ_TRY(check_loss_scale(ours.loss_scale));
     optim->step = ours;
     optim->factor = 1;
     CZ_TRY(begin_rule(optim));

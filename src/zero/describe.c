@@ -25,9 +25,9 @@ const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_zero_options, overlap_gather, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_zero_options, threads, CZ__LOCAL, CZ__FROM(0)),
     CZ__OPTION(cz_zero_options, parts, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_zero_options, master, CZ__COMPARED, CZ__BETWEEN(0, CZ_MASTER_NONE)),
-    CZ__OPTION(cz_zero_options, state_dtype, CZ__COMPARED, CZ__ANY),
-    CZ__OPTION(cz_zero_options, seed, CZ__COMPARED, CZ__ANY));
+    CZ__OPTION(cz_zero_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
+    CZ__OPTION(cz_zero_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, seed, CZ__COMPARED_APART, CZ__ANY));
 
 void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partition partition,
                             const int *owners)
@@ -49,6 +49,7 @@ static void describe_norm(const cz_zero *zero, cz__description *d)
 {
     cz__describe_options(d, &cz__step_options, cz__optim_step_options(zero->optim),
                          &(cz__subject){NULL, "the step", -1, NULL, "is"});
+    cz__describe_loss_scale(d, zero->optim);
 }
 
 static void describe_settings(const cz_zero *zero, cz__description *d)
@@ -125,6 +126,7 @@ uint64_t cz__zero_settings_print(const cz_zero *zero)
     const uint64_t weights = cz__zero_has_weights(zero);
     uint64_t print = cz__fingerprint_elements(weights, &zero->object, sizeof zero->object);
     print = cz__options_print(&cz__step_options, cz__optim_step_options(zero->optim), print);
+    print = cz__loss_scale_print(zero->optim, print);
     for (int64_t g = 0; g < cz__optim_group_count(zero->optim); g++)
         print = cz__optim_hypers_print(zero->optim, g, print);
     return cz__fingerprint_elements(print, zero->tables.trainable, (size_t)zero->param_count);

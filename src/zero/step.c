@@ -426,11 +426,12 @@ static cz_status check_inside(cz_overlap overlap, const cz_step_options *options
     if (options->closure || options->gradients || options->gradient_count)
         return cz__fail(CZ_ERR_ARGUMENT, "zero set_overlap: a step inside a pass has no %s",
                         options->closure ? "closure" : "other gradients");
-    if (overlap == CZ_OVERLAP_INTERLEAVED &&
-        (options->max_norm > 0 || options->skip_nonfinite || options->norm))
+    if (overlap == CZ_OVERLAP_INTERLEAVED && cz__step_wants_norm(options))
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "zero set_overlap: max_norm, skip_nonfinite and norm need all gradients "
-                        "before the first update; CZ_OVERLAP_STEP can do that");
+                        "zero set_overlap: %s gradients before the first update; CZ_OVERLAP_STEP "
+                        "can do that",
+                        options->loss_scale ? "loss_scale needs all"
+                                            : "max_norm, skip_nonfinite and norm need all");
     return CZ_OK;
 }
 

@@ -503,6 +503,9 @@ static const change zero_changes[] = {
     CHANGE(ddp, POINTER(SOME_DDP)),
     CHANGE(overlap_gather, I32(1), NULL, &inside),
     CHANGE(threads, I32(2)),
+    CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
+    CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
+    CHANGE(seed, (&(uint64_t){7}), "the seed of roundings"),
     CHANGE(parts, POINTER((void *)rate)),
     {0}};
 
@@ -513,7 +516,7 @@ static const change group_changes[] = {
     CHANGE(param_count, I64(2), "size of parameter group 0"),
     CHANGE(hypers, POINTER((void *)other_rate), "lr"),
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
-    CHANGE(state_dtype, I32(CZ_BF16), "of f32 or f64 alone", &group_defaults, REFUSED),
+    CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
     {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};
@@ -532,6 +535,7 @@ static const cz_step_options step_defaults = CZ_STEP_OPTIONS_INIT;
 static const cz_step_options closed = {.size = sizeof closed, .closure = no_loss};
 static const cz_step_options of_its_own = {
     .size = sizeof of_its_own, .gradients = POINTER(NULL), .gradient_count = PARAMS};
+static cz_loss_scale some_scale = CZ_LOSS_SCALE_INIT;
 static const change step_changes[] = {
     CHANGE(closure, (&(cz_status(*)(double *loss, void *context)){no_loss})),
     CHANGE(closure_context, POINTER((void *)two), NULL, &closed),
@@ -539,6 +543,7 @@ static const change step_changes[] = {
     CHANGE(gradients, POINTER((void *)two), NULL, &of_its_own),
     CHANGE(gradient_count, I64(1), NULL, &of_its_own, REFUSED),
     CHANGE(max_norm, REAL(0.5)),
+    CHANGE(loss_scale, POINTER(&some_scale), "scale of loss_scale"),
     {0}};
 
 static const cz_averager_options averager_defaults = CZ_AVERAGER_OPTIONS_INIT;

@@ -39,11 +39,13 @@ typedef struct trial {
     bool reshards;
     bool passes; /* of a data-parallel model, with this overlap */
     cz_overlap overlap;
+    cz_loss_scale loss_scale; /* size 0: none */
 } trial;
 
 /* A model; `grads` are what steps read. */
 typedef struct side {
     cz_model *model;
+    cz_loss_scale loss_scale;
     void *values[PARAMS], *grads[PARAMS];
 } side;
 
@@ -144,7 +146,8 @@ static cz_status set_gradients(const trial *t, side *mine, side *whole, const cz
             any = any || has_gradient(t, r, step, p);
         for (int64_t i = 0; i < t->kinds[p].count; i++) {
             const float sum = tree(t, 0, size, step, p, i);
-            put(t->kinds[p].gradient, mine->grads[p], i, gradient(t, rank, step, p, i));
+            put(t->kinds[p].gradient, mine->grads[p], i,
+                gradient(t, rank, step, p, i) * mine->loss_scale.scale);
             ((float *)whole->grads[p])[i] =
                 t->gradients == CZ_GRADIENTS_SUM ? sum : sum / (float)size;
         }
@@ -184,18 +187,46 @@ static cz_status run_pass(cz_ddp *ddp)
     return cz_ddp_finish(ddp);
 }
 
-static cz_status step_both(const trial *t, cz_ddp *ddp, cz_zero *zero, cz_optim *optim)
+/* As PyTorch's GradScaler.update(). */
+static void adapt(cz_loss_scale *s, bool overflows)
+{
+    if (s->interval == 0)
+        return;
+    s->scale *= overflows ? s->backoff : 1;
+    s->good_steps = overflows ? 0 : s->good_steps + 1;
+    if (s->good_steps == s->interval) {
+        s->scale *= s->growth;
+        s->good_steps = 0;
+    }
+}
+
+static cz_status step_both(const trial *t, side *own, cz_ddp *ddp, cz_zero *zero, cz_optim *optim)
 {
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     cz_step_result mine = CZ_STEP_RESULT_INIT, whole = CZ_STEP_RESULT_INIT;
+    cz_loss_scale wanted = {0};
     options.max_norm = t->max_norm;
     options.skip_nonfinite = t->skips;
+    if (t->loss_scale.size > 0) {
+        wanted = own->loss_scale;
+        options.loss_scale = &own->loss_scale;
+        options.skip_nonfinite = wanted.interval == 0 && t->skips;
+    }
     if (t->overlap)
         CZ_TRY(cz_zero_set_step_options(zero, &options));
     if (ddp)
         CZ_TRY(run_pass(ddp));
     CZ_TRY(cz_zero_step(zero, t->overlap ? NULL : &options, &mine));
+    options.loss_scale = NULL;
+    options.skip_nonfinite = t->skips;
     CZ_TRY(cz_optim_step(optim, &options, &whole));
+    if (t->loss_scale.size > 0) {
+        adapt(&wanted, whole.skipped);
+        CHECK(own->loss_scale.scale == wanted.scale &&
+                  own->loss_scale.good_steps == wanted.good_steps,
+              "loss scale %g after %d good steps, wanted %g after %d", own->loss_scale.scale,
+              (int)own->loss_scale.good_steps, wanted.scale, (int)wanted.good_steps);
+    }
     CHECK(memcmp(&mine.norm, &whole.norm, sizeof mine.norm) == 0 || mine.norm != mine.norm,
           "norm %.17g, wanted %.17g", mine.norm, whole.norm);
     CHECK(mine.skipped == whole.skipped, "skipped: %d", mine.skipped);
@@ -222,7 +253,7 @@ static cz_status train(const trial *t, cz_group *group, side *mine, side *whole,
 {
     for (int step = 0; step < STEPS; step++) {
         CZ_TRY(set_gradients(t, mine, whole, group, step));
-        CZ_TRY(step_both(t, ddp, zero, optim));
+        CZ_TRY(step_both(t, mine, ddp, zero, optim));
         CZ_TRY(compare_values(t, mine, whole, step));
         if (t->reshards && step == 1) {
             CZ_TRY(cz_zero_reshard(zero, CZ_PARTITION_GREEDY, NULL, 0));
@@ -240,7 +271,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     const trial *t = arg;
     const cz_rule *rule = t->rule ? t->rule() : cz_rule_adamw();
     const cz_hyper *hypers = CZ_HYPERS({"lr", 0.01});
-    side mine = {NULL}, whole = {NULL};
+    side mine = {.loss_scale = t->loss_scale}, whole = {NULL};
     cz_zero *zero = NULL;
     cz_optim *optim = NULL;
     int owners[PARAMS];
@@ -261,6 +292,8 @@ static cz_status each_rank(cz_group *group, void *arg)
         options.owners = owners;
         options.owner_count = PARAMS;
     }
+    if (t->loss_scale.size == 0)
+        mine.loss_scale.scale = 1;
     cz_status status = open_side(&mine, t->kinds, false);
     THEN(open_side(&whole, t->kinds, true));
     if (t->passes)
@@ -365,6 +398,50 @@ TEST(shards_made_anew_between_passes)
 {
     try_passes((trial){.reshards = true});
     try_passes((trial){.reshards = true, .overlap = CZ_OVERLAP_INTERLEAVED});
+}
+
+/* ---- loss scale ---- */
+
+TEST(a_static_loss_scale_is_divided_out_before_clipping)
+{
+    const cz_loss_scale scale = {sizeof scale, 1024, 0, 0, 0, 0};
+    try((trial){.loss_scale = scale, .max_norm = 3});
+    try((trial){.loss_scale = scale, .skips = true, .threads = 2});
+}
+
+TEST(a_dynamic_loss_scale_grows_and_backs_off_as_in_a_plain_loop)
+{
+    const cz_loss_scale scale = {sizeof scale, 256, 2, 0.5, 2, 0};
+    try((trial){.loss_scale = scale, .skips = true});
+    try((trial){.loss_scale = scale, .skips = true, .max_norm = 1, .reshards = true});
+    try_passes((trial){.loss_scale = scale, .skips = true, .overlap = CZ_OVERLAP_STEP});
+}
+
+static cz_status each_rank_differs(cz_group *group, void *arg)
+{
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    cz_loss_scale scale = CZ_LOSS_SCALE_INIT;
+    side mine = {NULL};
+    cz_zero *zero = NULL;
+    options.loss_scale = &scale;
+    cz_status status = open_side(&mine, one, false);
+    THEN(cz_zero_create(&zero, group, mine.model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}), NULL));
+    scale.scale = 4 + cz_group_rank(group);
+    THEN(expect(cz_zero_step(zero, &options, NULL), CZ_ERR_MISMATCH, "scale of loss_scale"));
+    scale.scale = 0;
+    THEN(expect(cz_zero_step(zero, &options, NULL), CZ_ERR_ARGUMENT, "loss_scale is 0"));
+    scale.scale = 8;
+    scale.growth = 0.5;
+    THEN(expect(cz_zero_step(zero, &options, NULL), CZ_ERR_ARGUMENT, "growth 0.5"));
+    CHECK(status != CZ_OK || scale.scale == 8, "a step that was not made has changed it");
+    cz_zero_destroy(&zero);
+    close_side(&mine);
+    return status;
+}
+
+TEST(loss_scales_are_compared_and_checked)
+{
+    expect_ok(2, 0, each_rank_differs, NULL);
 }
 
 /* ---- bytes on their way ---- */

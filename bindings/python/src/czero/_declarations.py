@@ -466,6 +466,18 @@ class cz_param_group(Struct):
     ]
 
 
+class cz_loss_scale(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("scale", c_double),
+        ("growth", c_double),
+        ("backoff", c_double),
+        ("interval", c_int64),
+        ("good_steps", c_int64),
+    ]
+    _defaults_ = {'scale': 65536, 'growth': 2, 'backoff': 0.5, 'interval': 2000}
+
+
 class cz_step_options(Struct):
     _fields_ = [
         ("size", c_size_t),
@@ -479,6 +491,7 @@ class cz_step_options(Struct):
         ("norm", c_int32),
         ("allow_no_gradients", c_int32),
         ("reserved", c_int32),
+        ("loss_scale", POINTER(cz_loss_scale)),
     ]
 
 
