@@ -378,6 +378,35 @@ class Training(Bits):
         self.assertIsInstance(shown, memoryview)
         self.assertTrue(shown.readonly)
 
+    def test_values_of_16_bits_have_masters_or_none(self):
+        def train(**options):
+            model = czero.Model()
+            values, gradients = np.ones(300, np.float16), np.full(300, 1 / 3, np.float16)
+            model.add("w", values, gradients)
+            optim = czero.Optim(model, "adamw", lr=0.01, **options)
+            for _ in range(3):
+                optim.step()
+            return optim, values
+        optim, values = train()
+        master = optim.state("w", "master_param")
+        self.assertEqual((master.dtype, optim.state("w", "exp_avg").dtype),
+                         (np.float32, np.float32))
+        self.assertEqual(values.tolist(), master.astype(np.float16).tolist())
+        self.assertIn("master_param", optim.state_dict()["state"]["w"])
+        optim, values = train(master="none", state_dtype="bf16", seed=3)
+        self.assertIsNone(optim.state("w", "master_param"))
+        self.assertEqual(optim.state("w", "exp_avg").nbytes, 600)
+        self.assertEqual(optim.state_bytes, 1200)
+        self.assertGreater(len(set(values.tolist())), 1)  # rounded by chance
+        groups = [{"params": ["w"], "master": "none", "state_dtype": "bf16"}]
+        self.assertEqual(train(groups=groups)[0].state_bytes, 1200)
+        with self.assertRaisesRegex(czero.ArgumentError, "master is one of"):
+            train(master="some")
+        with self.assertRaisesRegex(czero.ArgumentError, "wanted is f32 or bf16"):
+            train(state_dtype="f64")
+        with self.assertRaisesRegex(czero.ArgumentError, "state_dtype is 'f32', 'bf16' or 'f64'"):
+            train(state_dtype="8 bits")
+
     def test_plans_are_what_is_measured(self):
         def body(group):
             return czero.Zero(group, make_model()[0], "adamw").state_bytes

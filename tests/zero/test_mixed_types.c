@@ -213,7 +213,7 @@ static cz_status step_both(const trial *t, side *own, cz_ddp *ddp, cz_zero *zero
         options.skip_nonfinite = wanted.interval == 0 && t->skips;
     }
     if (t->overlap)
-        CZ_TRY(cz_zero_set_step_options(zero, &options));
+        CZ_TRY(cz_zero_set_overlap(zero, t->overlap, &options));
     if (ddp)
         CZ_TRY(run_pass(ddp));
     CZ_TRY(cz_zero_step(zero, t->overlap ? NULL : &options, &mine));

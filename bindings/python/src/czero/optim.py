@@ -99,24 +99,41 @@ def _rule(given):
     return rule, None
 
 
+def _master(word):
+    return 0 if word is None else choice("master", "cz_master", "CZ_MASTER_", word)
+
+
+def _state_dtype(word):
+    if word is not None and word not in _arrays.NAMES:
+        raise errors.ArgumentError(f"state_dtype is 'f32', 'bf16' or 'f64', not {word!r}")
+    return 0 if word is None else _arrays.NAMES[word][0]
+
+
 class _Groups:
-    """Parameter groups for the library, of dictionaries with "params" and hyper-parameters."""
+    """Parameter groups for the library, of dictionaries with "params", hyper-parameters, and
+    "master" and "state_dtype" as of :class:`Optim`."""
 
     def __init__(self, model, given):
         self.count = len(given or ())
+        self.state_dtypes = {}  # by number of the parameter, where its group says one
         self.array = (c.cz_param_group * max(self.count, 1))()
         self._keep = []
         for place, one in enumerate(given or ()):
             if not isinstance(one, dict) or "params" not in one:
                 raise errors.ArgumentError(f"parameter group {place} is a dictionary with 'params' "
                                            f"(names or numbers), not {one!r}")
-            own = {name: value for name, value in one.items() if name != "params"}
+            own = {name: value for name, value in one.items()
+                   if name not in ("params", "master", "state_dtype")}
             params = one["params"]
             params = [params] if isinstance(params, (str, int)) else list(params)
             numbers = [model.index(param) for param in params]
             listed, values = (ctypes.c_int64 * max(len(numbers), 1))(*numbers), hypers(own)
-            self.array[place] = c.cz_param_group(params=listed, param_count=len(numbers),
-                                                 hypers=values)
+            state_dtype = one.get("state_dtype")
+            self.array[place] = c.cz_param_group(
+                params=listed, param_count=len(numbers), hypers=values,
+                master=_master(one.get("master")), state_dtype=_state_dtype(state_dtype))
+            if state_dtype is not None:
+                self.state_dtypes.update(dict.fromkeys(numbers, state_dtype))
             self._keep.append((listed, values))
 
 
@@ -127,6 +144,17 @@ class _Stepping(Handle):
     _only_reads = True  # gradients, unless they are clipped
     _table: Table | None = None  # of a rule in Python
     model: Model
+    _whole = False            # the rule works on whole tensors, which are of one type
+    _state_dtype = None       # of what is not below; None: f32, or f64
+    _state_dtypes: dict = {}  # by number of the parameter
+
+    def _dtype_of(self, number, slot):
+        value = self.model._arrays[number][0].dtype
+        if value == "f64" or self._whole:
+            return value
+        if slot == "master_param":
+            return "f32"
+        return self._state_dtypes.get(number, self._state_dtype) or "f32"
 
     @property
     def _optim(self) -> ctypes.c_void_p:
@@ -204,6 +232,7 @@ class _Stepping(Handle):
         are in none yet. Collective if the optimizer is sharded."""
         groups = _Groups(self.model, [group])
         call(getattr(lib, self._prefix + "add_param_group")(self._ptr, groups.array))
+        self._state_dtypes = {**self._state_dtypes, **groups.state_dtypes}
 
     def fingerprint(self) -> str:
         """A number of 128 bits for all values and all state, as text: the same on any number of
@@ -240,8 +269,8 @@ class _Stepping(Handle):
                                 ctypes.byref(count)))
         if not data.value or not count.value:
             return None
-        dtype = self.model._arrays[number][0].dtype
-        return _arrays.at(data.value, dtype, (count.value,), self, read_only=True)
+        return _arrays.at(data.value, self._dtype_of(number, slot), (count.value,), self,
+                          read_only=True)
 
     def scalar(self, param: str | int, slot: str = "step") -> float:
         """A scalar slot of a parameter; "step": the steps that updated it, 0 if none here."""
@@ -261,23 +290,33 @@ class Optim(_Stepping):
             Parameters that no group lists are left alone.
         threads: that share the update, which has the same bits with any number; 0: CZERO_THREADS,
             else the cores that this rank has to itself.
+        master: "copy": 16-bit values have an f32 copy in the state, the slot "master_param";
+            "none": they have none, and are rounded by chance. None: "copy". A group may say its
+            own, as the next one.
+        state_dtype: of the other slots: "f32" or "bf16". None: "f32" ("f64" where values are).
+        seed: of rounding by chance.
         values: hyper-parameters of all groups, such as ``lr=1e-3``; ``betas=(b1, b2)`` is short for
             ``beta1`` and ``beta2``.
 
     Raises:
         ArgumentError: an unknown or missing hyper-parameter, or one out of its range; a parameter
-            in two groups; parameters of several types, or that share memory.
+            in two groups; parameters of f64 and others, or that share memory.
     """
 
     _destroy = "cz_optim_destroy"
     _prefix = "cz_optim_"
 
     def __init__(self, model: Model, rule: str | Rule = "adamw", *,
-                 groups: list[dict] | None = None, threads: int = 0, **values):
+                 groups: list[dict] | None = None, threads: int = 0, master: str | None = None,
+                 state_dtype: str | None = None, seed: int = 0, **values):
         self.model = model
         listed, handle = _Groups(model, groups), ctypes.c_void_p()
         options = c.cz_optim_options(groups=listed.array if groups is not None else None,
-                                     group_count=listed.count, threads=threads)
+                                     group_count=listed.count, threads=threads,
+                                     master=_master(master),
+                                     state_dtype=_state_dtype(state_dtype), seed=seed)
+        self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
+        self._whole = isinstance(rule, c.cz_rule)
         given, table = _rule(rule)
         call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, given, hypers(values), options))
         self._own(handle, keep=table, needs=(model,))
@@ -351,6 +390,7 @@ class Zero(_Stepping):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
         listed, handle, thrown = _Groups(model, groups), ctypes.c_void_p(), Thrown()
+        self._state_dtypes, self._whole = listed.state_dtypes, isinstance(rule, c.cz_rule)
         options = c.cz_zero_options(
             partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
             gradients=choice("gradients", "cz_gradients", "CZ_GRADIENTS_", gradients),
