@@ -48,11 +48,20 @@ static inline void clear(subject *s)
 static inline cz_status create_optims(subject *s, const trial *t)
 {
     static const int64_t members[] = {8, 1, 3, 0, 2, 4, 7, 5, 6}, some[] = {3, 6, 8};
-    const cz_param_group groups[] = {
-        {sizeof(cz_param_group), members, 3, CZ_HYPERS({"weight_decay", 0.25})},
-        {sizeof(cz_param_group), members + 3, 4, CZ_HYPERS({"lr", 0.25})},
-        {sizeof(cz_param_group), members + 7, 2, CZ_HYPERS({"lr", 0.0625}, {"weight_decay", 0.5})}};
-    const cz_param_group other = {sizeof(cz_param_group), some, 3, NULL};
+    const cz_param_group groups[] = {{.size = sizeof(cz_param_group),
+                                      .params = members,
+                                      .param_count = 3,
+                                      .hypers = CZ_HYPERS({"weight_decay", 0.25})},
+                                     {.size = sizeof(cz_param_group),
+                                      .params = members + 3,
+                                      .param_count = 4,
+                                      .hypers = CZ_HYPERS({"lr", 0.25})},
+                                     {.size = sizeof(cz_param_group),
+                                      .params = members + 7,
+                                      .param_count = 2,
+                                      .hypers = CZ_HYPERS({"lr", 0.0625}, {"weight_decay", 0.5})}};
+    const cz_param_group other = {
+        .size = sizeof(cz_param_group), .params = some, .param_count = 3, .hypers = NULL};
     const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
     cz_optim_options options = {sizeof options, groups, 3, 0, 0};
     CZ_TRY(cz_test_memory_create(&s->memory, &layout));

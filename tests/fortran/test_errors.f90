@@ -137,7 +137,7 @@ program test_errors
     call cz_zero_step(zero, status=status, message=why)
     call refused('zero step')
     call cz_zero_set_overlap(zero, CZ_OVERLAP_NONE, 1d0, status=status, message=why)
-    call refused('zero set_step_options')
+    call refused('zero set_overlap')
     call cz_zero_set_weight(zero, 1d0, status, why)
     call refused('zero set_weight')
     call cz_zero_zero_grad(zero, status=status, message=why)

@@ -664,7 +664,8 @@ static void make_cz_model(trial *t)
 }
 
 static const int64_t first_param[] = {0};
-static const cz_param_group first_group = {sizeof(cz_param_group), first_param, 1, NULL};
+static const cz_param_group first_group = {
+    .size = sizeof(cz_param_group), .params = first_param, .param_count = 1, .hypers = NULL};
 
 static void make_cz_optim(trial *t)
 {

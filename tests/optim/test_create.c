@@ -65,10 +65,21 @@ TEST(groups_that_are_refused)
                    "'b' is in parameter groups 0 and 1");
     expect_refusal(model, (cz_param_group[]){GROUP(0), GROUP(4)}, 2, "lists parameter 4");
     expect_refusal(model, (cz_param_group[]){GROUP(-1)}, 1, "lists parameter -1");
-    expect_refusal(model, (cz_param_group[]){{sizeof(cz_param_group), NULL, 2, NULL}}, 1, "NULL");
-    expect_refusal(model, (cz_param_group[]){{sizeof(cz_param_group), NULL, -1, NULL}}, 1, "-1");
-    expect_refusal(model, (cz_param_group[]){{sizeof(cz_param_group), NULL, 0, NULL}}, 1,
-                   "no parameters");
+    expect_refusal(
+        model,
+        (cz_param_group[]){
+            {.size = sizeof(cz_param_group), .params = NULL, .param_count = 2, .hypers = NULL}},
+        1, "NULL");
+    expect_refusal(
+        model,
+        (cz_param_group[]){
+            {.size = sizeof(cz_param_group), .params = NULL, .param_count = -1, .hypers = NULL}},
+        1, "-1");
+    expect_refusal(
+        model,
+        (cz_param_group[]){
+            {.size = sizeof(cz_param_group), .params = NULL, .param_count = 0, .hypers = NULL}},
+        1, "no parameters");
     expect_refusal(model, (cz_param_group[]){GROUP(0)}, 0, "no parameters");
     expect_refusal(model, (cz_param_group[]){GROUP(0)}, -1, "group_count is -1");
     expect_refusal(model, NULL, 1, "NULL");
@@ -78,8 +89,12 @@ TEST(groups_that_are_refused)
     expect_refusal(model, (cz_param_group[]){{SIZE_MAX / 2, NULL, 0, NULL}, GROUP(0)}, 2,
                    "cz_param_group");
     assert_ok(create(model, NULL, 0));
-    assert_ok(
-        create(model, (cz_param_group[]){GROUP(2), {sizeof(cz_param_group), NULL, 0, NULL}}, 2));
+    assert_ok(create(
+        model,
+        (cz_param_group[]){
+            GROUP(2),
+            {.size = sizeof(cz_param_group), .params = NULL, .param_count = 0, .hypers = NULL}},
+        2));
     cz_model_destroy(&model);
 }
 

@@ -33,10 +33,17 @@ static void make_optims(subject *s, const trial *t)
 {
     static const int64_t members[] = {7, 1, 0, 2, 3, 5, 6}, some[] = {2, 3, 4, 5};
     const cz_param_group groups[] = {
-        {sizeof(cz_param_group), members, 2, NULL},
-        {sizeof(cz_param_group), members + 2, 3, CZ_HYPERS({"lr", 0.25})},
-        {sizeof(cz_param_group), members + 5, 2, CZ_HYPERS({"lr", 0.0625})}};
-    const cz_param_group other = {sizeof(cz_param_group), some, 4, NULL};
+        {.size = sizeof(cz_param_group), .params = members, .param_count = 2, .hypers = NULL},
+        {.size = sizeof(cz_param_group),
+         .params = members + 2,
+         .param_count = 3,
+         .hypers = CZ_HYPERS({"lr", 0.25})},
+        {.size = sizeof(cz_param_group),
+         .params = members + 5,
+         .param_count = 2,
+         .hypers = CZ_HYPERS({"lr", 0.0625})}};
+    const cz_param_group other = {
+        .size = sizeof(cz_param_group), .params = some, .param_count = 4, .hypers = NULL};
     cz_optim_options options = {sizeof options, groups, 3, 0, 0};
     s->optim_count = t->rules[1] ? 2 : 1;
     for (int k = 0; k < s->optim_count; k++) {

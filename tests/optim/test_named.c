@@ -108,8 +108,9 @@ TEST(members_in_another_group_are_refused)
 {
     static float memory[4];
     static const int64_t params[] = {0, 1, 2, 3}, one = 1;
-    const cz_param_group groups[] = {{sizeof(cz_param_group), params, 2, NULL},
-                                     {sizeof(cz_param_group), params + 2, 2, NULL}};
+    const cz_param_group groups[] = {
+        {.size = sizeof(cz_param_group), .params = params, .param_count = 2, .hypers = NULL},
+        {.size = sizeof(cz_param_group), .params = params + 2, .param_count = 2, .hypers = NULL}};
     const cz_optim_options options = {sizeof options, groups, 2, 0, 0};
     cz_model *model;
     cz_optim *optim;

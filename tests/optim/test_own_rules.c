@@ -165,7 +165,8 @@ static void reverse(const cz_tensor_update *update)
     const int64_t count = cz_tensor_count(update->param);
     float *p = update->param->data, *scratch = update->scratch, *seen = update->slots[0];
     assert_int_equal((uintptr_t)scratch % 64, 0);
-    memcpy(scratch, p, (size_t)count * sizeof *p);
+    for (int64_t i = 0; i < count; i++)
+        scratch[i] = p[i];
     for (int64_t i = 0; i < count; i++) {
         p[i] = scratch[count - 1 - i] +
                (float)update->coefficients[0] * ((const float *)update->grad)[i];

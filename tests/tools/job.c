@@ -89,9 +89,14 @@ static cz_status make_optimizer(training *t, const job *j)
     int64_t even[PARAMS], odd[PARAMS], evens = 0, odds = 0;
     for (int p = 0; p < PARAMS; p++)
         *(p % 2 ? &odd[odds++] : &even[evens++]) = p;
-    const cz_param_group groups[] = {
-        {sizeof(cz_param_group), even, evens, CZ_HYPERS({"lr", 0.125})},
-        {sizeof(cz_param_group), odd, odds, CZ_HYPERS({"weight_decay", 0.0625})}};
+    const cz_param_group groups[] = {{.size = sizeof(cz_param_group),
+                                      .params = even,
+                                      .param_count = evens,
+                                      .hypers = CZ_HYPERS({"lr", 0.125})},
+                                     {.size = sizeof(cz_param_group),
+                                      .params = odd,
+                                      .param_count = odds,
+                                      .hypers = CZ_HYPERS({"weight_decay", 0.0625})}};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.partition = (cz_partition)j->partition;
     options.groups = groups;

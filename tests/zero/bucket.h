@@ -13,7 +13,6 @@
 static inline void find_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
                                int64_t *count)
 {
-    const size_t size = cz_dtype_size(zero->dtype);
     cz_span_iterator iterator;
     cz_span span;
     *data = NULL;
@@ -23,6 +22,7 @@ static inline void find_bucket(const cz_zero *zero, const cz_device *device, int
         const cz_tensor *value = cz__model_value(zero->model, span.param);
         if (cz__optim_group_of(zero->optim, span.param) < 0 || cz__device_of(value) != device)
             continue;
+        const size_t size = cz_dtype_size(value->dtype);
         char *begin = (char *)value->data + (size_t)span.begin * size;
         if (*data && begin != (char *)*data + (size_t)*count * size)
             break;

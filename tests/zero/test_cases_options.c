@@ -170,7 +170,9 @@ static const int64_t members[] = {0, 1, 2}, beyond[] = {0, PARAMS}, below[] = {-
 static const int owners[] = {0, 0, 0}, too_high[] = {0, 0, 3}, too_low[] = {-2, 0, 0},
                  highest[] = {INT_MAX, 0, 0};
 
-#define GROUP(list, count) (&(const cz_param_group){sizeof(cz_param_group), (list), (count), NULL})
+#define GROUP(list, count)                                                                         \
+    (&(const cz_param_group){                                                                      \
+        .size = sizeof(cz_param_group), .params = (list), .param_count = (count), .hypers = NULL})
 #define OPTIONS(...)                                                                               \
     {                                                                                              \
         .size = sizeof(cz_zero_options), .moved = told, __VA_ARGS__                                \

@@ -52,8 +52,12 @@ static cz_status build(trainee *t, cz_group *group, const job *j)
         CZ_TRY(cz_model_add_buffer(t->model, "body.seen", &t->seen, CZ_I64, 0, NULL));
         CZ_TRY(cz_model_add_buffer(t->model, "body.mean", t->mean, CZ_F64, 1, &three));
     }
-    const cz_param_group groups[] = {{sizeof(cz_param_group), first, j->plain ? 4 : 2, NULL},
-                                     {sizeof(cz_param_group), second, 2, j->hypers}};
+    const cz_param_group groups[] = {
+        {.size = sizeof(cz_param_group),
+         .params = first,
+         .param_count = j->plain ? 4 : 2,
+         .hypers = NULL},
+        {.size = sizeof(cz_param_group), .params = second, .param_count = 2, .hypers = j->hypers}};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.groups = groups;
     options.group_count = j->plain ? 1 : 2;
