@@ -127,6 +127,17 @@ options='--ranks 2 --unsharded'
 run unsharded-2 "$@"
 close unsharded-2
 complete unsharded-2 2 2
+for half in 'bf16' 'f16' 'bf16 --no-master' 'f16 --no-master --bf16-state'; do
+    for ranks in 1 2; do
+        options="--unsharded --ranks $ranks --dtype $half"
+        run half "$@"
+        complete half $ranks $ranks
+        awk -v half="$(value half parameter_bytes)" -v all="$(value unsharded parameter_bytes)" \
+            -v a="$(value half val_loss)" -v b="$(value unsharded val_loss)" \
+            'BEGIN { exit !(2 * half == all && a - b < 0.03 && b - a < 0.03) }' ||
+            fail "$options: validation loss $(value half val_loss), f32 $(value unsharded val_loss)"
+    done
+done
 for ranks in 1 2 3 5; do # parameters once for all ranks: the same losses to the last digit
     options="--ranks $ranks --share"
     [ $ranks != 3 ] || options="$options --hook reduce_scatter"
@@ -160,6 +171,7 @@ grep -q 'not a finite number' "$work/diverged.err" || fail "diverged, and says n
 [ ! -s "$work/diverged.out" ] || fail "--quiet is not"
 
 set -- "$@" --out "$work/refused" --steps 0 # short, should it be taken after all
+refused dtype "$@" --dtype f64
 refused --ranks "$@" --ranks 0
 refused --ranks "$@" --ranks two
 refused --threads "$@" --threads 0
