@@ -62,8 +62,9 @@ int main(int argc, char **argv)
         if (tensor.dtype != CZ_F32)
             continue;
         print_numbers(archive, place, NULL, tensor.count);
-        for (int64_t i = 0; (slot = cz_archive_slot(archive, place, i)); i++)
-            print_numbers(archive, place, slot, tensor.count);
+        for (int64_t i = 0; (slot = cz_archive_slot(archive, place, i, &tensor.dtype)); i++)
+            if (tensor.dtype == CZ_F32)
+                print_numbers(archive, place, slot, tensor.count);
     }
     cz_archive_destroy(&archive);
     return 0;

@@ -95,7 +95,7 @@ static cz_status compare_pair(comparison *c, const tensor_pair *p, char *blocks)
 static bool has_slot(const source *s, int64_t param, const char *slot)
 {
     const char *other;
-    for (int64_t i = 0; (other = cz_archive_slot(s->archive, param, i)); i++)
+    for (int64_t i = 0; (other = cz_archive_slot(s->archive, param, i, NULL)); i++)
         if (strcmp(other, slot) == 0)
             return true;
     return false;
@@ -107,7 +107,7 @@ static cz_status compare_slots(comparison *c, tensor_pair p, char *blocks)
     if (p.a >= a->info.param_count || p.b >= b->info.param_count || a->info.foreign ||
         b->info.foreign)
         return CZ_OK;
-    for (int64_t i = 0; (p.slot = cz_archive_slot(a->archive, p.a, i)); i++) {
+    for (int64_t i = 0; (p.slot = cz_archive_slot(a->archive, p.a, i, NULL)); i++) {
         if (!has_slot(b, p.b, p.slot)) {
             CZ_TRY(diff_note(c, "%s: only A has %s", p.name->text, cz__show(p.slot).text));
             continue;
@@ -120,7 +120,7 @@ static cz_status compare_slots(comparison *c, tensor_pair p, char *blocks)
             CZ_TRY(diff_note(c, "%s: %s is %s in A, %s in B", p.name->text, cz__show(p.slot).text,
                              cz_dtype_name(types[0]), cz_dtype_name(types[1])));
     }
-    for (int64_t i = 0; (p.slot = cz_archive_slot(b->archive, p.b, i)); i++)
+    for (int64_t i = 0; (p.slot = cz_archive_slot(b->archive, p.b, i, NULL)); i++)
         if (!has_slot(a, p.a, p.slot))
             CZ_TRY(diff_note(c, "%s: only B has %s", p.name->text, cz__show(p.slot).text));
     return CZ_OK;

@@ -18,7 +18,7 @@ static json_t *slots(const source *s, int64_t stored)
 {
     const char *slot;
     json_t *list = json_array();
-    for (int64_t i = 0; list && (slot = cz_archive_slot(s->archive, stored, i)); i++)
+    for (int64_t i = 0; list && (slot = cz_archive_slot(s->archive, stored, i, NULL)); i++)
         list = json_added(list, json_string(slot));
     return list;
 }

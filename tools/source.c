@@ -107,24 +107,20 @@ uint64_t source_value_bytes(const source *s, int64_t place)
 
 cz_dtype source_slot_dtype(const source *s, int64_t place, const char *slot)
 {
-    const cz_archive_tensor tensor = source_tensor(s, place);
-    const cz_state_dict *state, *entry;
-    const char *type;
-    if (s->info.optimizer && cz_state_dict_get_dict(s->info.optimizer, "state", &state) == CZ_OK &&
-        cz_state_dict_get_dict(state, tensor.name, &entry) == CZ_OK &&
-        cz_state_dict_get_text(entry, slot, &type) == CZ_OK)
-        for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
-            if (strcmp(cz_dtype_name(dtype), type) == 0)
-                return dtype;
-    return tensor.dtype;
+    const char *name;
+    cz_dtype dtype = (cz_dtype)0;
+    for (int64_t i = 0; (name = cz_archive_slot(s->archive, place, i, &dtype)); i++)
+        if (strcmp(name, slot) == 0)
+            return dtype;
+    return (cz_dtype)0;
 }
 
 uint64_t source_state_bytes(const source *s, int64_t place)
 {
     const cz_archive_tensor tensor = source_tensor(s, place);
-    const char *slot;
+    cz_dtype dtype = (cz_dtype)0;
     uint64_t bytes = 0;
-    for (int64_t i = 0; (slot = cz_archive_slot(s->archive, place, i)); i++)
-        bytes += (uint64_t)tensor.count * cz_dtype_size(source_slot_dtype(s, place, slot));
+    for (int64_t i = 0; cz_archive_slot(s->archive, place, i, &dtype); i++)
+        bytes += (uint64_t)tensor.count * cz_dtype_size(dtype);
     return bytes;
 }

@@ -117,9 +117,11 @@ CZ_API cz_status cz_archive_get_tensor(const cz_archive *archive, int64_t place,
 CZ_API int64_t cz_archive_find(const cz_archive *archive, const char *name);
 
 /** The slots of a parameter that have elements, such as "exp_avg", by their number from 0 on; NULL:
- *  no more, or none. A slot has the shape of its parameter, and the type that the optimizer of
- *  cz_archive_info says by its name: often that of the parameter. Owned by the archive. */
-CZ_API const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number);
+ *  no more, or none. A slot has the shape of its parameter. Owned by the archive.
+ *  @param dtype  NULL, or receives the type of its elements, which need not be the parameter's: a
+ *                16-bit value has state in f32 */
+CZ_API const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number,
+                                   cz_dtype *dtype);
 
 /** Read elements [begin, end) of a parameter or buffer, in row-major order and in the type of the
  *  file. PyTorch's files are compared with their checksums at the first read; a generation is when

@@ -2484,9 +2484,9 @@ class archive : public detail::handle<cz_archive, cz_archive_destroy>
     {
         return cz_archive_find(get(), name.c_str());
     }
-    const char *slot(std::int64_t place, std::int64_t number) const
+    const char *slot(std::int64_t place, std::int64_t number, cz_dtype *dtype = nullptr) const
     {
-        return cz_archive_slot(get(), place, number);
+        return cz_archive_slot(get(), place, number, dtype);
     }
     /** As many elements from `begin` on as `elements` has, which is of the type of the file. */
     template <class Elements>
@@ -2494,7 +2494,14 @@ class archive : public detail::handle<cz_archive, cz_archive_destroy>
     {
         const auto to = detail::elements(elements);
         using type = std::remove_pointer_t<decltype(to.data())>;
-        const cz_archive_tensor tensor = get_tensor(place);
+        cz_archive_tensor tensor = get_tensor(place);
+        const char *name;
+        for (std::int64_t i = 0; slot != nullptr && (name = this->slot(place, i, &tensor.dtype));
+             i++)
+            if (std::string(name) == slot) {
+                tensor.type = cz_dtype_name(tensor.dtype);
+                break;
+            }
         if (tensor.dtype != dtype<type>)
             throw error(CZ_ERR_ARGUMENT, std::string("archive read: '") + tensor.name +
                                              "' is of type " + tensor.type + ", expected " +

@@ -92,7 +92,8 @@ int64_t cz_archive_find(const cz_archive *archive, const char *name)
     return -1;
 }
 
-const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number)
+const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number,
+                            cz_dtype *dtype)
 {
     return NULL;
 }

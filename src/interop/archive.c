@@ -306,16 +306,21 @@ int64_t cz_archive_find(const cz_archive *archive, const char *name)
     return archive && name ? cz__index_find(&archive->input.index, name) : -1;
 }
 
-const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number)
+const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number,
+                            cz_dtype *dtype)
 {
     const char *slot;
-    cz_dtype dtype;
+    cz_dtype own;
     int64_t at = 0;
     if (!archive || place < 0 || place >= archive->input.index.param_count || number < 0)
         return NULL;
-    while (cz__index_slot(&archive->input.index, place, &at, &slot, &dtype))
-        if (number-- == 0)
-            return slot;
+    while (cz__index_slot(&archive->input.index, place, &at, &slot, &own)) {
+        if (number-- > 0)
+            continue;
+        if (dtype)
+            *dtype = own;
+        return slot;
+    }
     return NULL;
 }
 
@@ -367,7 +372,7 @@ const char *cz_archive_file(cz_archive *archive, int64_t number)
 static bool has_slot(const cz_archive *archive, int64_t place, const char *slot)
 {
     const char *name;
-    for (int64_t i = 0; (name = cz_archive_slot(archive, place, i)); i++)
+    for (int64_t i = 0; (name = cz_archive_slot(archive, place, i, NULL)); i++)
         if (strcmp(name, slot) == 0)
             return true;
     return false;

@@ -12,21 +12,6 @@
 
 enum { BLOCK_BYTES = 1 << 20 };
 
-/* What the optimizer says of it; else the parameter's. */
-static cz_dtype type_of_slot(const cz_archive_info *info, const cz_archive_tensor *tensor,
-                             const char *slot)
-{
-    const cz_state_dict *state, *entry;
-    const char *type;
-    if (info->optimizer && cz_state_dict_get_dict(info->optimizer, "state", &state) == CZ_OK &&
-        cz_state_dict_get_dict(state, tensor->name, &entry) == CZ_OK &&
-        cz_state_dict_get_text(entry, slot, &type) == CZ_OK)
-        for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
-            if (strcmp(cz_dtype_name(dtype), type) == 0)
-                return dtype;
-    return tensor->dtype;
-}
-
 static cz_status add_tensor(cz_archive *archive, int64_t place, const cz_archive_tensor *tensor,
                             const char *slot, void *block, uint64_t print[2])
 {
@@ -41,8 +26,7 @@ static cz_status add_tensor(cz_archive *archive, int64_t place, const cz_archive
     return CZ_OK;
 }
 
-static cz_status add_param(cz_archive *archive, const cz_archive_info *info, int64_t place,
-                           void *block, uint64_t print[2])
+static cz_status add_param(cz_archive *archive, int64_t place, void *block, uint64_t print[2])
 {
     cz_archive_tensor tensor = CZ_ARCHIVE_TENSOR_INIT;
     const char *slot;
@@ -51,9 +35,7 @@ static cz_status add_param(cz_archive *archive, const cz_archive_info *info, int
         return cz__fail(CZ_ERR_UNSUPPORTED, "archive fingerprint: parameter '%.60s' is %s",
                         tensor.name, tensor.type);
     CZ_TRY(add_tensor(archive, place, &tensor, NULL, block, print));
-    const cz_archive_tensor value = tensor;
-    for (int64_t i = 0; (slot = cz_archive_slot(archive, place, i)); i++) {
-        tensor.dtype = type_of_slot(info, &value, slot);
+    for (int64_t i = 0; (slot = cz_archive_slot(archive, place, i, &tensor.dtype)); i++) {
         tensor.element_size = cz_dtype_size(tensor.dtype);
         CZ_TRY(add_tensor(archive, place, &tensor, slot, block, print));
     }
@@ -103,7 +85,7 @@ cz_status cz_archive_fingerprint(cz_archive *archive, uint64_t fingerprint[2])
                         (int)BLOCK_BYTES);
     cz_status status = CZ_OK;
     for (int64_t place = 0; place < info.param_count && !status; place++)
-        status = add_param(archive, &info, place, block, print);
+        status = add_param(archive, place, block, print);
     if (!status && info.optimizer &&
         cz_state_dict_get_dict(info.optimizer, "state", &state) == CZ_OK)
         status = add_scalars(state, print);

@@ -185,7 +185,9 @@ TEST(archives)
     assert_ok(cz_archive_fingerprint(archive, prints[0]));
     assert_ok(cz_optim_fingerprint(a.optim, prints[1]));
     assert_memory_equal(prints[0], prints[1], sizeof prints[0]);
-    assert_string_equal(cz_archive_slot(archive, 0, 2), "master_param");
+    cz_dtype dtype = CZ_BF16;
+    assert_string_equal(cz_archive_slot(archive, 0, 2, &dtype), "master_param");
+    assert_int_equal(dtype, CZ_F32);
     cz_archive_destroy(&archive);
     close_side(&a);
     cz_group_destroy(&group);

@@ -105,8 +105,8 @@ TEST(tensors_and_slots_are_read_by_name)
     assert_ok(cz_archive_read(first, place, NULL, 0, 12, before));
     for (int i = 0; i < 12; i++)
         assert_true(before[i] == (float)i / 64);
-    assert_null(cz_archive_slot(first, place, 0)); /* there was no step yet */
-    assert_string_equal(cz_archive_slot(second, place, 0), "exp_avg");
+    assert_null(cz_archive_slot(first, place, 0, NULL)); /* there was no step yet */
+    assert_string_equal(cz_archive_slot(second, place, 0, NULL), "exp_avg");
     assert_ok(cz_archive_read(second, place, NULL, 5, 12, after + 5));
     assert_true(after[5] < before[5]);
     assert_ok(cz_archive_read(second, place, "exp_avg", 0, 12, after));

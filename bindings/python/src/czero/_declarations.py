@@ -1183,7 +1183,7 @@ FUNCTIONS = {
     "cz_archive_open": (c_int, [POINTER(c_void_p), c_char_p, c_int64]),
     "cz_archive_read": (c_int, [c_void_p, c_int64, c_char_p, c_int64, c_int64, c_void_p]),
     "cz_archive_read_dict": (c_int, [c_void_p, c_int, POINTER(c_void_p)]),
-    "cz_archive_slot": (c_char_p, [c_void_p, c_int64, c_int64]),
+    "cz_archive_slot": (c_char_p, [c_void_p, c_int64, c_int64, POINTER(c_int)]),
     "cz_archive_verify": (c_int, [c_void_p, POINTER(cz_verify_options),
             POINTER(cz_verify_result)]),
     "cz_averager_average": (c_int, [c_void_p, POINTER(c_int)]),

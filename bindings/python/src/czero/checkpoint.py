@@ -224,7 +224,7 @@ class Archive(Handle):
         """The state that a parameter has, such as ["exp_avg", "exp_avg_sq"]."""
         place = self._place(name)
         found: list[str] = []
-        while (slot := lib.cz_archive_slot(self._ptr, place, len(found))) is not None:
+        while (slot := lib.cz_archive_slot(self._ptr, place, len(found), None)) is not None:
             found.append(slot.decode())
         return found
 
@@ -238,13 +238,16 @@ class Archive(Handle):
         """
         place = self._place(name)
         found = self._tensor(place)
-        if found.dtype not in _arrays.BY_NUMBER:
+        dtype = ctypes.c_int(found.dtype)
+        if slot in (slots := self.slots(name)):  # of a type of its own
+            lib.cz_archive_slot(self._ptr, place, slots.index(slot), ctypes.byref(dtype))
+        if dtype.value not in _arrays.BY_NUMBER:
             raise errors.UnsupportedError(f"'{name}' is of type {found.type.decode()}, which is "
                                           "carried and not read")
         whole = begin == 0 and end is None
         end = found.count if end is None else end
         shape = found.shape[:found.dimensions] if whole else (max(end - begin, 0),)
-        array, address = _arrays.empty(_arrays.BY_NUMBER[found.dtype], tuple(shape))
+        array, address = _arrays.empty(_arrays.BY_NUMBER[dtype.value], tuple(shape))
         call(lib.cz_archive_read(self._ptr, place, text(slot), begin, end, address))
         return array
 
