@@ -102,9 +102,9 @@ typedef struct cz_step_options {
      *  data-parallel model is told of by marks, and does nothing where there were none. */
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
-    /** NULL, or what gradients are divided by before they are clipped: as that does, in their memory
-     *  or, of 16 bits, on their way into the update. The norm is of what they are then. Changed by
-     *  the step. */
+    /** NULL, or what gradients are divided by before they are clipped: as that does, in their
+     *  memory or, of 16 bits, on their way into the update. The norm is of what they are then.
+     *  Changed by the step. */
     cz_loss_scale *loss_scale;
 } cz_step_options;
 #define CZ_STEP_OPTIONS_INIT                                                                       \
