@@ -326,7 +326,7 @@ TEST(gradients_of_another_type)
     cz_model *model = new_model();
     for (int v = 0; v < 5; v++)
         for (int g = 0; g < 5; g++) {
-            char name[16];
+            char name[32];
             snprintf(name, sizeof name, "%d %d", v, g);
             const cz_tensor value = {memory, types[v], CZ_DENSE, 1, {3}, NULL};
             const cz_tensor grad = {grads, types[g], CZ_DENSE, 1, {3}, NULL};

@@ -85,7 +85,7 @@ static cz_status open_side(side *s, const kind *kinds, bool wide)
     CZ_TRY(cz_model_create(&s->model));
     for (int p = 0; p < PARAMS; p++) {
         const cz_dtype gradient = wide ? CZ_F32 : kinds[p].gradient;
-        char name[8];
+        char name[16];
         s->values[p] = some(kinds[p].count);
         s->grads[p] = some(kinds[p].count);
         for (int64_t i = 0; i < kinds[p].count; i++)
