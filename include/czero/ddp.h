@@ -104,7 +104,8 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *          CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap).
  *          With CZ_OVERLAP_STEP a pass of few elements may begin on this rank before all have
  *          agreed: what is seen by all ranks is then seen in cz_ddp_finish(), and nothing has
- *          changed. */
+ *          changed. A collective of the program's own in between ends with CZ_ERR_TIMEOUT where one
+ *          rank begins such a pass and another cannot. */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
 /** The gradient of a parameter is complete on this rank. The last mark of a bucket starts its

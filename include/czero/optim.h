@@ -56,7 +56,6 @@ CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)
 
-/** What is computed by a step beyond the update. NULL: nothing. */
 /** A factor by which the program multiplies its loss, and so each gradient, so that small ones do
  *  not vanish in 16 bits; a step divides by it. A variable of the program's, who keeps it with what
  *  else it saves: begun by CZ_LOSS_SCALE_INIT with the numbers of PyTorch's GradScaler, changed by
@@ -74,6 +73,7 @@ typedef struct cz_loss_scale {
 #define CZ_LOSS_SCALE_INIT {sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0}
 CZ_INIT_FUNCTION(cz_loss_scale, CZ_LOSS_SCALE_INIT)
 
+/** What is computed by a step beyond the update. NULL: nothing. */
 typedef struct cz_step_options {
     size_t size; /**< set by CZ_STEP_OPTIONS_INIT */
     /** Called once before anything else, even where another option is wrong: so it may hold
@@ -251,7 +251,8 @@ CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_grou
 /** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
  *  and is contiguous here. Local; valid until the next step or change of hyper-parameters.
  *  @param slot   the rule's name of an element slot, e.g. "exp_avg", which is of the value's type
- *                if that is f64, else f32 or what state_dtype says; or "master_param", f32
+ *                if that is f64 or the rule needs whole tensors, else f32 or what state_dtype
+ *                says; or "master_param", f32
  *  @param data   receives its address, NULL where the slot is absent (no gradient yet, or not here)
  *  @param count  receives how many elements follow
  *  @return CZ_ERR_ARGUMENT: no such parameter, element or slot. */

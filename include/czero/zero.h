@@ -217,7 +217,9 @@ CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
  *  where there are more ranks than examples. A gradient is multiplied by its rank's share (weight *
  *  ranks / sum of weights, 1 if all are equal) at the beginning of the step, in place. A rank of
  *  weight 0 takes part, its gradients become zero and are not read; if all weights are 0 the step
- *  is skipped (cz_step_result). For CZ_GRADIENTS_LOCAL without ddp and parts, which have their own.
+ *  is skipped (cz_step_result). Gradients of 16 bits are multiplied in their type: that rounds, and
+ *  in f16 the product has to fit, so keep a factor of `ranks` below 65504. For CZ_GRADIENTS_LOCAL
+ *  without ddp and parts, which have their own.
  *
  *  Local; between steps; on all ranks or none.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, a weight below 0 or not finite. CZ_ERR_UNSUPPORTED: option

@@ -77,13 +77,14 @@ cz_status cz__optim_settle_types(cz_optim *optim)
         cz__optim_group *group = &optim->groups[k];
         if (!group->state_dtype)
             group->state_dtype = optim->dtype;
-        const bool narrow = group->state_dtype == CZ_BF16 && optim->dtype == CZ_F32;
+        const bool may_narrow = optim->dtype == CZ_F32 && !optim->rule->update_tensor;
+        const bool narrow = may_narrow && group->state_dtype == CZ_BF16;
         if (group->state_dtype != optim->dtype && !narrow)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "optim: state_dtype of parameter group %" PRId64
                             " is %s, wanted is %s%s",
                             k, cz_dtype_name(group->state_dtype), cz_dtype_name(optim->dtype),
-                            optim->dtype == CZ_F32 ? " or bf16" : "");
+                            may_narrow ? " or bf16" : "");
     }
     return CZ_OK;
 }
@@ -217,11 +218,19 @@ void cz__optim_groups_changed(cz_optim *optim)
     optim->print = 0;
 }
 
-static uint64_t print_group(const cz_optim *optim, const cz__optim_group *group, uint64_t before)
+uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
-    const int64_t counts[] = {group->param_count, group->extra_count, group->has_masters,
-                              group->state_dtype, (int64_t)optim->seed};
-    uint64_t print = cz__fingerprint(before, counts, sizeof counts);
+    const cz__optim_group *group = &optim->groups[param_group];
+    const int64_t types[] = {group->has_masters, group->state_dtype, (int64_t)optim->seed};
+    return cz__fingerprint(before, types, sizeof types);
+}
+
+static uint64_t print_group(const cz_optim *optim, int64_t number, uint64_t before)
+{
+    const cz__optim_group *group = &optim->groups[number];
+    const int64_t counts[] = {group->param_count, group->extra_count};
+    uint64_t print = cz__optim_types_print(optim, number, before);
+    print = cz__fingerprint(print, counts, sizeof counts);
     print = cz__fingerprint(print, group->params, (size_t)counts[0] * sizeof *group->params);
     print = cz__fingerprint(print, group->hypers,
                             (size_t)optim->rule->hyper_count * sizeof *group->hypers);
@@ -231,7 +240,7 @@ static uint64_t print_group(const cz_optim *optim, const cz__optim_group *group,
 uint64_t cz__optim_groups_print(cz_optim *optim)
 {
     for (; optim->printed < optim->group_count; optim->printed++)
-        optim->print = print_group(optim, &optim->groups[optim->printed], optim->print);
+        optim->print = print_group(optim, optim->printed, optim->print);
     return optim->print;
 }
 

@@ -237,7 +237,7 @@ static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
     const int64_t *params = cz__optim_group_params(optim, g, &count);
     print = cz__fingerprint(print, &count, sizeof count);
     print = cz__fingerprint(print, params, (size_t)count * sizeof *params);
-    return cz__optim_hypers_print(optim, g, print);
+    return cz__optim_hypers_print(optim, g, cz__optim_types_print(optim, g, print));
 }
 
 void cz__in_backward_describe(cz__description *d, const void *context)

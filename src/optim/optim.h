@@ -264,7 +264,9 @@ void cz__describe_members(cz__description *description, const cz_optim *optim);
 void cz__describe_named_members(cz__description *description, const cz_optim *optim);
 /* All values of all groups, with the names of those that were added. */
 void cz__describe_hypers(cz__description *description, const cz_optim *optim);
-/* A fingerprint of a group's, for ranks with the same rule; `print`: of what comes before. */
+/* A fingerprint of what a group's state is made of (types, masters, the seed), and one of its
+ * hyper-parameters, for ranks with the same rule; `print`: of what comes before. */
+uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t print);
 uint64_t cz__optim_hypers_print(const cz_optim *optim, int64_t param_group, uint64_t print);
 
 /* ---- in_backward.c: inside the backward pass, as a data-parallel model uses it ---- */

@@ -66,13 +66,21 @@ static bucket_block *find_block(const cz__bucket_view *view, const cz_device *de
     return block;
 }
 
+/* Of a model that mixes types. */
+static size_t aligned_for(const cz_zero *zero, int64_t param, size_t bytes)
+{
+    const size_t size = cz_dtype_size(cz__model_value(zero->model, param)->dtype);
+    return (bytes + size - 1) / size * size;
+}
+
 static cz_status add_block(cz__bucket_view *view, const cz_zero *zero, const cz_device *device)
 {
     size_t bytes = 0;
     void *memory = NULL;
     for (int64_t p = 0; p < zero->param_count; p++)
         if (in_group(zero, p) && device_of(zero, p) == device)
-            bytes += value_bytes(zero, p);
+            bytes = aligned_for(zero, p, bytes) + value_bytes(zero, p);
+    bytes += (size_t)zero->param_count * (zero->kind_count > 1 ? sizeof(double) : 0);
     bucket_block *block = cz__calloc(1, sizeof *block);
     if (!block)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for buckets of parameters");
@@ -119,6 +127,7 @@ static void lay_out(cz__bucket_view *view, const cz_zero *zero, const cz_shard_m
         if (!in_group(zero, param))
             continue;
         bucket_block *block = find_block(view, device_of(zero, param));
+        block->used = aligned_for(zero, param, block->used);
         view->places[param] = block->memory + block->used;
         view->callers[param] = present && present->places[param] ? present->callers[param]
                                                                  : zero->tables.values[param];

@@ -80,7 +80,7 @@ static size_t widest_element(const cz_zero *zero)
     size_t widest = 0;
     for (int k = 0; k < zero->kind_count; k++) {
         const cz_dtype types[] = {zero->kinds[k].value, zero->kinds[k].gradient,
-                                  cz__zero_given_dtype(zero, k)};
+                                  cz__zero_widest_given(zero, k)};
         for (int t = 0; t < 3; t++)
             widest = cz_dtype_size(types[t]) > widest ? cz_dtype_size(types[t]) : widest;
     }

@@ -133,6 +133,12 @@ cz_dtype cz__zero_given_dtype(const cz_zero *zero, int kind)
     return is_narrow(gradient) && cz__zero_has_means(zero) ? CZ_F32 : gradient;
 }
 
+cz_dtype cz__zero_widest_given(const cz_zero *zero, int kind)
+{
+    const cz_dtype gradient = zero->kinds[kind].gradient;
+    return is_narrow(gradient) && may_have_means(zero) ? CZ_F32 : gradient;
+}
+
 bool cz__zero_widens(const cz_zero *zero, int64_t param)
 {
     const int kind = zero->kind_of[param];

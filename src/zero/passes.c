@@ -539,6 +539,7 @@ cz_status cz__zero_step_at_once(cz_zero *zero, double start, const cz__ddp_openi
                                 uint64_t fingerprint, bool *same)
 {
     const bool reduces = cz__zero_reduces(zero);
+    cz__optim_take_means(zero->optim, cz__zero_has_means(zero));
     cz__tiles tiles = cz__optim_tiles(zero->optim);
     if (!reduces)
         place_results(zero);

@@ -151,6 +151,8 @@ int cz__zero_only_kind(const cz_zero *zero);
  * what they get of a kind; is it another one than the gradient's? */
 bool cz__zero_has_means(const cz_zero *zero);
 cz_dtype cz__zero_given_dtype(const cz_zero *zero, int kind);
+/* The same in any step that may come. */
+cz_dtype cz__zero_widest_given(const cz_zero *zero, int kind);
 bool cz__zero_widens(const cz_zero *zero, int64_t param);
 /* Which parameters have used a slot, in elements of that type? False: none. */
 bool cz__zero_include_slot(const cz_zero *zero, const cz__progress *progress, int slot,

@@ -99,6 +99,10 @@ def _rule(given):
     return rule, None
 
 
+def _is_whole(rule):
+    return isinstance(rule, c.cz_rule) or (isinstance(rule, Rule) and rule.whole)
+
+
 def _master(word):
     return 0 if word is None else choice("master", "cz_master", "CZ_MASTER_", word)
 
@@ -316,7 +320,7 @@ class Optim(_Stepping):
                                      master=_master(master),
                                      state_dtype=_state_dtype(state_dtype), seed=seed)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
-        self._whole = isinstance(rule, c.cz_rule)
+        self._whole = _is_whole(rule)
         given, table = _rule(rule)
         call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, given, hypers(values), options))
         self._own(handle, keep=table, needs=(model,))
@@ -390,7 +394,7 @@ class Zero(_Stepping):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
         listed, handle, thrown = _Groups(model, groups), ctypes.c_void_p(), Thrown()
-        self._state_dtypes, self._whole = listed.state_dtypes, isinstance(rule, c.cz_rule)
+        self._state_dtypes, self._whole = listed.state_dtypes, _is_whole(rule)
         options = c.cz_zero_options(
             partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
             gradients=choice("gradients", "cz_gradients", "CZ_GRADIENTS_", gradients),

@@ -106,8 +106,8 @@ class Table:
         everything = (1 << len(slots)) - 1
         self.table.slots_used = kinds["slots_used"](lambda _: everything)
         self.table.prepare = kinds["prepare"](called(self._prepare))
-        self.table.check_param = kinds["check_param"](called(self._check_param))
-        if rule.whole:
+        if rule.whole:  # others are given f32 or f64, whatever values are
+            self.table.check_param = kinds["check_param"](called(self._check_param))
             self.table.update_tensor = kinds["update_tensor"](called(self._update_tensor))
         self._find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int,
                                       ctypes.c_int, ctypes.c_void_p)(called(self._find_kernel))
