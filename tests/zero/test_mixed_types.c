@@ -4,10 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "czero/shared.h"
 #include "czero/zero.h"
 #include "group/group_test.h"
+#include "tensor/model.h"
 
-enum { PARAMS = 8, MOST = 20011, STEPS = 4 };
+enum { PARAMS = 8, MOST = 20011, STEPS = 4, SLICE = 80128 };
 
 typedef struct kind {
     int64_t count;
@@ -40,6 +42,8 @@ typedef struct trial {
     bool passes; /* of a data-parallel model, with this overlap */
     cz_overlap overlap;
     cz_loss_scale loss_scale; /* size 0: none */
+    bool views;               /* values are moved into buckets */
+    bool shared;              /* they are in memory that ranks share */
 } trial;
 
 /* A model; `grads` are what steps read. */
@@ -47,6 +51,10 @@ typedef struct side {
     cz_model *model;
     cz_loss_scale loss_scale;
     void *values[PARAMS], *grads[PARAMS];
+    bool misplaced; /* a value was moved to where its type cannot be */
+    cz_shared *shared;
+    char *memory; /* of values that ranks share; NULL: each has its own */
+    bool reads;   /* and another rank writes the first ones */
 } side;
 
 static double number(uint64_t seed, int64_t i)
@@ -86,9 +94,9 @@ static cz_status open_side(side *s, const kind *kinds, bool wide)
     for (int p = 0; p < PARAMS; p++) {
         const cz_dtype gradient = wide ? CZ_F32 : kinds[p].gradient;
         char name[16];
-        s->values[p] = some(kinds[p].count);
+        s->values[p] = s->memory ? s->memory + p * SLICE : some(kinds[p].count);
         s->grads[p] = some(kinds[p].count);
-        for (int64_t i = 0; i < kinds[p].count; i++)
+        for (int64_t i = 0; i < kinds[p].count && !s->reads; i++)
             put(kinds[p].value, s->values[p], i, number(77 + (uint64_t)p, i));
         const cz_tensor value = {s->values[p], kinds[p].value, CZ_DENSE, 1, {kinds[p].count}, NULL};
         const cz_tensor grad = {s->grads[p], gradient, CZ_DENSE, 1, {kinds[p].count}, NULL};
@@ -102,9 +110,28 @@ static void close_side(side *s)
 {
     cz_model_destroy(&s->model);
     for (int p = 0; p < PARAMS; p++) {
-        free(s->values[p]);
+        if (!s->memory)
+            free(s->values[p]);
         free(s->grads[p]);
     }
+    cz_shared_destroy(&s->shared);
+}
+
+static cz_status share(side *s, cz_group *group)
+{
+    void *memory = NULL;
+    CZ_TRY(cz_shared_create(&s->shared, group, (size_t)PARAMS * SLICE, &memory));
+    s->memory = memory;
+    s->reads = cz_group_rank(group) > 0;
+    return CZ_OK;
+}
+
+static void moved(int64_t param, void *value, void *context)
+{
+    side *s = context;
+    const size_t size = cz_dtype_size(cz__model_value(s->model, param)->dtype);
+    s->misplaced = s->misplaced || (uintptr_t)value % size != 0;
+    s->values[param] = value;
 }
 
 /* Some ranks have none of parameter 2; nobody has one of parameter 7 in step 1. */
@@ -294,13 +321,22 @@ static cz_status each_rank(cz_group *group, void *arg)
     }
     if (t->loss_scale.size == 0)
         mine.loss_scale.scale = 1;
-    cz_status status = open_side(&mine, t->kinds, false);
+    if (t->views) {
+        options.parameters_as_bucket_view = true;
+        options.moved = moved;
+        options.moved_context = &mine;
+    }
+    cz_status status = t->shared ? share(&mine, group) : CZ_OK;
+    THEN(open_side(&mine, t->kinds, false));
     THEN(open_side(&whole, t->kinds, true));
+    THEN(cz_barrier(group, NULL));
     if (t->passes)
         THEN(cz_ddp_create(&options.ddp, group, mine.model, &buckets));
     THEN(cz_zero_create(&zero, group, mine.model, rule, hypers, &options));
     THEN(cz_optim_create(&optim, whole.model, rule, hypers, &plain));
     THEN(train(t, group, &mine, &whole, options.ddp, zero, optim));
+    if (status == CZ_OK && mine.misplaced)
+        status = cz_fail(CZ_ERR_INTERNAL, "a value is at no multiple of its size");
     cz_zero_destroy(&zero);
     cz_ddp_destroy(&options.ddp);
     cz_optim_destroy(&optim);
@@ -358,6 +394,20 @@ TEST(state_moves_to_other_shards_and_through_dictionaries)
 {
     try((trial){.reshards = true});
     try((trial){.reshards = true, .state_dtype = CZ_BF16});
+}
+
+TEST(values_move_into_buckets)
+{
+    try((trial){.views = true, .reshards = true});
+    try((trial){.views = true, .partition = CZ_PARTITION_GREEDY, .max_norm = 2});
+}
+
+TEST(values_in_memory_that_ranks_share)
+{
+    if (ranks_are("nodes"))
+        return;
+    try((trial){.shared = true, .reshards = true});
+    try((trial){.shared = true, .master = CZ_MASTER_NONE, .partition = CZ_PARTITION_GREEDY});
 }
 
 /* ---- inside passes of a data-parallel model ---- */
