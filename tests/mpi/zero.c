@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A sharded optimizer that reduces gradients itself, on MPI: after every step the bits of one
  * unsharded process, with every element-wise rule, with gradients that are missing on some ranks or
- * on all and parameters that are frozen, and when a rank leaves. zero LEVEL train|leaves, under
- * mpirun. */
+ * on all and parameters that are frozen, with 16-bit values and gradients among those in f32, and
+ * when a rank leaves. zero LEVEL train|mixed|leaves, under mpirun. */
 #include "mpi/mpi_test.h"
 
 #include "czero/czero.h"
@@ -16,14 +16,37 @@ static cz_group *group;
 typedef struct net {
     cz_model *model;
     float values[ELEMENTS], grads[ELEMENTS];
-    float *value[PARAMS], *grad[PARAMS];
+    void *value[PARAMS], *grad[PARAMS];
 } net;
 
 static net trained, reference;
 static cz_zero *zero;
 static cz_optim *optim; /* of the reference */
+static bool mixed;      /* every second parameter is bf16, with gradients that are */
 
-static void make_net(net *n)
+static cz_dtype dtype_of(int p)
+{
+    return mixed && p % 2 ? CZ_BF16 : CZ_F32;
+}
+
+static size_t size_of(cz_dtype dtype)
+{
+    return dtype == CZ_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* What is put has few digits: bf16 cuts off zeros. */
+static void put(cz_dtype dtype, void *to, int64_t i, float number)
+{
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    if (dtype == CZ_BF16)
+        ((uint16_t *)to)[i] = (uint16_t)(bits >> 16);
+    else
+        ((float *)to)[i] = number;
+}
+
+/* The reference has means, which are f32 always. */
+static void make_net(net *n, bool is_reference)
 {
     int64_t begin = 0;
     OK(cz_model_create(&n->model));
@@ -32,9 +55,12 @@ static void make_net(net *n)
         snprintf(name, sizeof name, "p%d", p);
         n->value[p] = n->values + begin;
         n->grad[p] = n->grads + begin;
+        const cz_tensor value = {n->value[p], dtype_of(p), CZ_DENSE, 1, {sizes[p]}, NULL};
+        const cz_tensor grad = {
+            n->grad[p], is_reference ? CZ_F32 : dtype_of(p), CZ_DENSE, 1, {sizes[p]}, NULL};
         for (int64_t i = 0; i < sizes[p]; i++)
-            n->value[p][i] = (float)(i % 97 + p) / 64;
-        OK(cz_model_add(n->model, name, n->value[p], n->grad[p], CZ_F32, 1, &sizes[p]));
+            put(dtype_of(p), n->value[p], i, (float)(i % 97 + p) / 64);
+        OK(cz_model_add_tensor(n->model, name, &value, &grad));
     }
 }
 
@@ -42,8 +68,8 @@ static void make(const cz_rule *rule, cz_partition partition)
 {
     const cz_hyper *hypers = CZ_HYPERS({"lr", 0.01});
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    make_net(&trained);
-    make_net(&reference);
+    make_net(&trained, false);
+    make_net(&reference, true);
     options.partition = partition;
     OK(cz_zero_create(&zero, group, trained.model, rule, hypers, &options));
     OK(cz_optim_create(&optim, reference.model, rule, hypers, NULL));
@@ -79,8 +105,8 @@ static void set_gradients(int step)
             float sum = 0;
             for (int r = 0; r < world_size; r++)
                 sum += has_gradient(r, step, p) ? part(r, step, p, i) : 0;
-            reference.grad[p][i] = sum / (float)world_size;
-            trained.grad[p][i] = part(my_rank, step, p, i);
+            put(CZ_F32, reference.grad[p], i, sum / (float)world_size);
+            put(dtype_of(p), trained.grad[p], i, part(my_rank, step, p, i));
         }
     }
 }
@@ -101,7 +127,8 @@ static void one_step(const cz_rule *rule, int step)
     OK(cz_zero_step(zero, NULL, NULL));
     OK(cz_optim_step(optim, NULL, NULL));
     for (int p = 0; p < PARAMS; p++)
-        CHECK(memcmp(trained.value[p], reference.value[p], (size_t)sizes[p] * sizeof(float)) == 0,
+        CHECK(memcmp(trained.value[p], reference.value[p],
+                     (size_t)sizes[p] * size_of(dtype_of(p))) == 0,
               "%s, step %d: parameter %d differs", rule->name, step, p);
 }
 
@@ -115,6 +142,12 @@ static void train(void)
                 one_step(cz_rule_find(cz_rule_name(k)), step);
             destroy();
         }
+}
+
+static void train_mixed(void)
+{
+    mixed = true;
+    train();
 }
 
 /* The last rank goes between two steps, while the others are in the next. */
@@ -135,7 +168,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"train", train}, {"leaves", leaves}};
+    } all[] = {{"train", train}, {"mixed", train_mixed}, {"leaves", leaves}};
     const level *at = begin(argc, argv);
     cz_mpi_options mpi = CZ_MPI_OPTIONS_INIT;
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
