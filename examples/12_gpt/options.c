@@ -48,7 +48,8 @@ enum {
     KEY_CHECK_PARTS,
     KEY_DTYPE,
     KEY_NO_MASTER,
-    KEY_BF16_STATE
+    KEY_BF16_STATE,
+    KEY_LOSS_SCALE
 };
 
 static const struct argp_option table[] = {
@@ -93,6 +94,11 @@ static const struct argp_option table[] = {
     {"no-master", KEY_NO_MASTER, NULL, 0,
      "Values of 16 bits without f32 copies in the optimizer: they are rounded by chance", 3},
     {"bf16-state", KEY_BF16_STATE, NULL, 0, "Moments in bf16, rounded by chance", 3},
+    {"loss-scale", KEY_LOSS_SCALE, "X", 0,
+     "Multiply the loss by X, and divide gradients by it in the step, so that small ones do not "
+     "vanish in 16 bits; dynamic: by 65536 at first, then as PyTorch's GradScaler. Steps with "
+     "gradients that are not finite are skipped [1]",
+     3},
     {NULL, 0, NULL, 0, "Communication hooks, which say how gradients come together:", 6},
     {"hook", KEY_HOOK, "NAME[,NAME...]", 0,
      "Train with this hook; with each of several, one after the other from the same start, and "
@@ -365,6 +371,11 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_BF16_STATE:
         o->bf16_state = true;
         break;
+    case KEY_LOSS_SCALE:
+        o->loss_scale_adapts = strcmp(arg, "dynamic") == 0;
+        o->loss_scale = o->loss_scale_adapts ? ((cz_loss_scale)CZ_LOSS_SCALE_INIT).scale
+                                             : argument_number(state, "loss-scale", arg, 1e-3);
+        break;
     case KEY_UNSHARDED:
         o->unsharded = true;
         break;
@@ -422,6 +433,8 @@ static error_t take(int key, char *arg, struct argp_state *state)
         if (o->parts && o->hook_count)
             argp_error(state, "--parts goes without --hook: what hooks make of gradients depends "
                               "on the number of ranks");
+        if (o->loss_scale > 0 && o->hook_count)
+            argp_error(state, "--loss-scale goes without --hook");
         if (o->compress_after < 0)
             o->compress_after = o->steps / 10;
         if (o->model.channels % o->model.heads)

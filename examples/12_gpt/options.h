@@ -25,11 +25,13 @@ typedef struct options {
     double weight_decay, beta1, beta2;
     uint64_t seed;
     cz_partition partition;
-    bool share;      /* parameters are held once for all ranks */
-    cz_dtype dtype;  /* of values and gradients */
-    bool no_master;  /* 16-bit values without f32 copies, rounded by chance; and… */
-    bool bf16_state; /* …moments in bf16 */
-    bool unsharded;  /* all-reduce and a full optimizer on every rank, to compare with */
+    bool share;        /* parameters are held once for all ranks */
+    cz_dtype dtype;    /* of values and gradients */
+    bool no_master;    /* 16-bit values without f32 copies, rounded by chance; and… */
+    bool bf16_state;   /* …moments in bf16 */
+    double loss_scale; /* gradients are multiplied by it on their way to a step; 0: by nothing */
+    bool loss_scale_adapts; /* it grows, and backs off where a gradient is not finite */
+    bool unsharded;         /* all-reduce and a full optimizer on every rank, to compare with */
     const char *hooks[HOOKS_MOST]; /* communication hooks to train with, one after the other */
     int hook_count;
     const char *hook; /* that of the present run; NULL: none was named */

@@ -99,6 +99,10 @@ static cz_status fill(const trainer *t, const history *h, const uint64_t print[2
         CZ_TRY(cz_state_dict_set_integer(common, settings[i].key, settings[i].value));
     CZ_TRY(cz_sampler_get_info(t->sampler, &sampler));
     CZ_TRY(cz_state_dict_set_integer(common, "samples", sampler.position));
+    if (t->options.loss_scale > 0) {
+        CZ_TRY(cz_state_dict_set_real(common, "loss_scale", t->loss_scale.scale));
+        CZ_TRY(cz_state_dict_set_integer(common, "good_steps", t->loss_scale.good_steps));
+    }
     CZ_TRY(proof_to_dict(&t->proof, print, common));
     CZ_TRY(cz_state_dict_add_dict(common, "history", &past));
     return history_to_dicts(h, past, own);
@@ -215,11 +219,21 @@ static cz_status take(trainer *t, const cz_load_result *result, const cz_state_d
                          t->options.save, t->step, t->options.steps);
 }
 
+/* One that adapts goes on from where it was, if there was one. */
+static cz_status take_loss_scale(trainer *t, const cz_state_dict *common)
+{
+    if (!t->options.loss_scale_adapts || cz_state_dict_kind(common, "loss_scale") != CZ_STATE_REAL)
+        return CZ_OK;
+    CZ_TRY(cz_state_dict_get_real(common, "loss_scale", &t->loss_scale.scale));
+    return cz_state_dict_get_integer(common, "good_steps", &t->loss_scale.good_steps);
+}
+
 /* If it is of this training, and what was saved. */
 static cz_status go_on(trainer *t, const cz_load_result *result, history *past)
 {
     cz_state_dict *run;
     CZ_TRY(check_settings(t, result->common));
+    CZ_TRY(take_loss_scale(t, result->common));
     CZ_TRY(proof_from_dict(&t->proof, t->zero, t->optim, result->common));
     CZ_TRY(cz_checkpoint_fetch_own(t->checkpoint, 0, &run));
     const cz_status status = take(t, result, run, past);

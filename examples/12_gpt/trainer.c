@@ -112,6 +112,8 @@ cz_status trainer_give_gradient(const trainer *t, int parameter)
     const cz_dtype dtype = t->options.dtype;
     const gpt_parameter *p = &gpt_parameters(t->gpt, &count)[parameter];
     char *to = (char *)t->gradients + (size_t)p->offset * cz_dtype_size(dtype);
+    for (int64_t i = 0; t->options.loss_scale > 0 && i < p->count; i++)
+        t->grads[p->offset + i] *= (float)t->loss_scale.scale;
     return dtype == CZ_F32
                ? CZ_OK
                : cz_device_cpu()->convert(NULL, dtype, to, CZ_F32, t->grads + p->offset, p->count);
@@ -228,12 +230,35 @@ cz_status trainer_set_learning_rate(trainer *t, double lr)
                    : cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr);
 }
 
+static cz_step_options step_options(trainer *t)
+{
+    cz_step_options step = CZ_STEP_OPTIONS_INIT;
+    if (t->options.loss_scale > 0) {
+        step.loss_scale = &t->loss_scale;
+        step.skip_nonfinite = true;
+    }
+    return step;
+}
+
+static cz_status create_loss_scale(trainer *t)
+{
+    t->loss_scale = (cz_loss_scale)CZ_LOSS_SCALE_INIT;
+    t->loss_scale.scale = t->options.loss_scale;
+    if (!t->options.loss_scale_adapts)
+        t->loss_scale.interval = 0;
+    const cz_step_options step = step_options(t);
+    return t->zero && t->options.loss_scale > 0
+               ? cz_zero_set_overlap(t->zero, CZ_OVERLAP_STEP, &step)
+               : CZ_OK;
+}
+
 cz_status trainer_step(trainer *t)
 {
-    if (t->zero)
+    const cz_step_options step = step_options(t);
+    if (t->zero) /* in a pass, where it has its options */
         return cz_zero_step(t->zero, NULL, NULL);
     return t->post ? cz_post_local_optim_step(t->post, NULL, NULL)
-                   : cz_optim_step(t->optim, NULL, NULL);
+                   : cz_optim_step(t->optim, &step, NULL);
 }
 
 cz_status trainer_create(trainer *t)
@@ -251,6 +276,7 @@ cz_status trainer_create(trainer *t)
         CZ_TRY(create_parts(t));
     CZ_TRY(create_ddp(t));
     CZ_TRY(create_optimizer(t));
+    CZ_TRY(create_loss_scale(t));
     return o->hook && hook_goes_alone(o->hook) ? create_averager(t) : CZ_OK;
 }
 

@@ -19,7 +19,8 @@ typedef struct trainer {
     cz_zero *zero;   /* NULL with --unsharded */
     cz_optim *optim; /* NULL otherwise */
     hook_state hook;
-    cz_averager *averager; /* NULL, or ranks go their own ways between averagings */
+    cz_loss_scale loss_scale; /* with --loss-scale */
+    cz_averager *averager;    /* NULL, or ranks go their own ways between averagings */
     cz_post_local_optim *post;
     cz_sampler *sampler;
     int64_t local_batch; /* the most sequences of one pass on this rank; with parts on all ranks */

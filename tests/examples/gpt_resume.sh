@@ -83,6 +83,13 @@ for way in '--partition elements' '--partition greedy' --unsharded '--hook bf16_
         same "$base" "$base-split"
     done
 done
+# A loss scale goes on from where it was; a power of two changes no bit of bf16.
+scaled="--dtype bf16 --bf16-state --loss-scale dynamic --save $work/scaled.ck"
+run scaled 2 "$scaled --stop-at 50%" "$@"
+run scaled 2 "$scaled --resume" "$@"
+losses 2dtypebf16bf16state >"$work/a"
+losses scaled | cmp - "$work/a" || fail "scaled: other losses"
+grep -q '"good_steps":24[,}]' "$work"/scaled.ck/*-step-24/index.json || fail "scaled: not 24 good steps"
 # It is over: the same end once more.
 run again 2 "--save $work/2partitionelements.ck --resume" "$@"
 losses again | head -n 26 >"$work/head"
@@ -171,6 +178,7 @@ refused 'needs --save' '--stop-at 3' "$@"
 refused 'goes with --resume' "--save $work/no --fall-back" "$@"
 refused '--stop-at' "--save $work/no --stop-at 0" "$@"
 refused '--stop-at' "--save $work/no --stop-at 100%" "$@"
+refused 'goes without --hook' '--loss-scale 8 --hook all_reduce' "$@"
 refused 'for one run' "--save $work/no --hook all_reduce,powersgd" "$@"
 refused 'own state' "--save $work/no --hook fp16_compress(powersgd)" "$@"
 refused 'own state' "--save $work/no --hook post_local_sgd" "$@"
