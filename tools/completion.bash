@@ -22,7 +22,7 @@ _czero() {
     fi
     case ${COMP_WORDS[1]}:$before in
     convert:--format | convert:-f)
-        mapfile -t COMPREPLY < <(compgen -W 'sharded safetensors hf torch' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'sharded safetensors hf torch dcp' -- "$word")
         return
         ;;
     convert:--rule | convert:-r | plan:--rule | plan:-r)

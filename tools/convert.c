@@ -10,7 +10,7 @@
 
 #include "interop/archive.h"
 #include "interop/bundle.h"
-#include "interop/torch_write.h"
+#include "interop/dcp_write.h"
 #include "json.h"
 #include "show.h"
 #include "tool.h"
@@ -50,11 +50,11 @@ typedef struct convert_request {
 
 static convert_format format_of(const struct argp_state *state, const char *text)
 {
-    static const char *const names[] = {"sharded", "safetensors", "hf", "torch"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {"sharded", "safetensors", "hf", "torch", "dcp"};
+    for (int i = 0; i < 5; i++)
         if (strcmp(text, names[i]) == 0)
             return (convert_format)(FORMAT_SHARDED + i);
-    argp_error(state, "--format is '%s', wanted sharded, safetensors, hf or torch", text);
+    argp_error(state, "--format is '%s', wanted sharded, safetensors, hf, torch or dcp", text);
     return FORMAT_NONE;
 }
 
@@ -67,6 +67,8 @@ static convert_format guess(const conversion *c)
         return FORMAT_HF;
     if (cz__torch_is_name(c->to))
         return FORMAT_TORCH;
+    if (cz__dcp_is_name(c->to))
+        return FORMAT_DISTRIBUTED;
     return cz__ends_with(c->to, ".safetensors") ? FORMAT_SAFETENSORS : FORMAT_NONE;
 }
 
@@ -81,7 +83,8 @@ static void check_arguments(convert_request *r, const struct argp_state *state)
     if (c->format == FORMAT_NONE)
         argp_error(state,
                    "into which form? --ranks N for N ranks, --format hf for a folder as Hugging "
-                   "Face's, or a TO that ends with .safetensors or .pt for one file");
+                   "Face's, or a TO that ends with .safetensors or .pt for one file, or with .dcp "
+                   "for a folder of torch.distributed.checkpoint");
     if (c->format == FORMAT_TORCH && !cz__torch_is_name(c->to))
         argp_error(state, "a file for torch has a name that ends with .pt, .pth or .bin");
     if (c->ranks > 0 && c->format != FORMAT_SHARDED)
@@ -89,7 +92,7 @@ static void check_arguments(convert_request *r, const struct argp_state *state)
     if (c->max_file_bytes > 0 && c->format != FORMAT_HF)
         argp_error(state, "--max-file-size goes with --format hf");
     if (c->parameters_only && c->format == FORMAT_SHARDED)
-        argp_error(state, "--parameters-only goes with --format safetensors, hf or torch");
+        argp_error(state, "--parameters-only goes with --format safetensors, hf, torch or dcp");
     if (r->options.state && c->format != FORMAT_HF)
         argp_error(state, "--optimizer goes with --format hf: the other forms have its state");
     if (r->options.state && c->parameters_only)
@@ -159,8 +162,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static const struct argp_option options[] = {
     {"ranks", OPTION_RANKS, "N", 0, "a folder of checkpoints with one as N ranks would save it", 0},
     {"format", OPTION_FORMAT, "FORM", 0,
-     "sharded, safetensors (one file), hf (a folder as Hugging Face's tools have it) or torch (a "
-     "file that torch.load() reads)",
+     "sharded, safetensors (one file), hf (a folder as Hugging Face's tools have it), torch (a "
+     "file that torch.load() reads) or dcp (a folder that torch.distributed.checkpoint.load() "
+     "reads)",
      0},
     {"max-file-size", OPTION_MAX, "BYTES", 0,
      "of elements in a file of hf, such as 500M (5G); a tensor is not split", 0},
@@ -192,6 +196,7 @@ static const struct argp argp = {
            "need this: any number of ranks loads any checkpoint. Examples:\n"
            "  czero convert checkpoints model.safetensors\n"
            "  czero convert checkpoints model.pt\n"
+           "  czero convert checkpoints run.dcp\n"
            "  czero convert model.pt checkpoints --ranks 8 --rule adamw\n"
            "  czero convert model.pt model.safetensors --strip-prefix module. --rename "
            "'h.*=layers.*'\n"

@@ -14,7 +14,8 @@ typedef enum convert_format {
     FORMAT_SHARDED,
     FORMAT_SAFETENSORS,
     FORMAT_HF,
-    FORMAT_TORCH
+    FORMAT_TORCH,
+    FORMAT_DISTRIBUTED
 } convert_format;
 
 typedef struct conversion {

@@ -212,9 +212,9 @@ static cz_status write_files(file_writing *w, cz_state_dict **common)
     conversion *c = w->c;
     if (!w->e.path)
         return cz_fail(CZ_ERR_MEMORY, "convert: no memory for a path");
-    if (c->format == FORMAT_TORCH) {
+    if (c->format == FORMAT_TORCH || c->format == FORMAT_DISTRIBUTED) {
         metadata_say_lost(c->from);
-        CZ_TRY(cz__exporting_for_torch(&w->e));
+        CZ_TRY(cz__exporting_for_torch(&w->e, c->format == FORMAT_DISTRIBUTED));
     }
     if (!w->e.options.parameters_only) {
         CZ_TRY(cz__input_common(c->input, common));

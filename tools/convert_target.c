@@ -95,7 +95,7 @@ static void say_unfinished(const conversion *c)
 static cz_status refuse(const conversion *c, bool one)
 {
     const char *does = one ? "replaces it" : "adds a generation to it";
-    if (c->format == FORMAT_HF)
+    if (c->format == FORMAT_HF || c->format == FORMAT_DISTRIBUTED)
         does = "replaces what is in it";
     return cz_fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", c->to, does);
 }
@@ -114,10 +114,10 @@ cz_status convert_check_apart(const conversion *c)
     cz__text elements = {0};
     if (c->format == FORMAT_SHARDED)
         return check_folder_apart(c);
-    if (c->format == FORMAT_HF)
+    if (c->format == FORMAT_HF || c->format == FORMAT_DISTRIBUTED)
         CZ_TRY(guard_write_folder(c->to));
     CZ_TRY(guard_write(c->to));
-    if (c->format != FORMAT_TORCH)
+    if (c->format != FORMAT_TORCH && c->format != FORMAT_DISTRIBUTED)
         return CZ_OK;
     cz_status status = cz__text_print(&elements, "%s" CZ__ELEMENTS, c->to)
                            ? guard_write(cz__text_get(&elements))

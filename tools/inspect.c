@@ -54,7 +54,8 @@ static const struct argp argp = {
     .doc = "Show what a checkpoint holds: tensors, their shapes and sizes, who wrote them, the "
            "optimizer's settings and steps. Nothing is changed.\vPATH is a folder of checkpoints "
            "(its newest complete one is shown), one of these, a safetensors file, a folder with "
-           "model.safetensors.index.json, or a .pt file of torch."};
+           "model.safetensors.index.json, a .pt file of torch, or a folder of "
+           "torch.distributed.checkpoint."};
 
 /* ---- for people ---- */
 

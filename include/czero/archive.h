@@ -11,9 +11,9 @@
  *      cz_archive_destroy(&archive);
  *
  *  An archive is a folder of generations (checkpoint.h), one of these, a safetensors file, a folder
- *  with model.safetensors or model.safetensors.index.json, or a file of PyTorch's, of which nothing
- *  is executed. All functions here are local. One call at a time per archive; different archives
- *  may be used by different threads. */
+ *  with model.safetensors or model.safetensors.index.json, a file of PyTorch's, or a folder of
+ *  torch.distributed.checkpoint, of which nothing is executed. All functions here are local. One
+ *  call at a time per archive; different archives may be used by different threads. */
 #ifndef CZERO_ARCHIVE_H
 #define CZERO_ARCHIVE_H
 

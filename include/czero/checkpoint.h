@@ -199,12 +199,13 @@ typedef struct cz_export_options {
 CZ_INIT_FUNCTION(cz_export_options, CZ_EXPORT_OPTIONS_INIT)
 
 /** Write everything into one file for PyTorch, if `path` ends in ".pt", ".pth" or ".bin"
- *  (docs/pytorch-files.md), or into one safetensors file, or a folder of them with an index, as
- *  other tools read and publish models: parameters and buffers under their own names, an
- *  optimizer's state as "optimizer/SLOT/NAME", the rest in the file's metadata. The bytes are the
- *  same whatever the number of ranks, partition and buckets. docs/checkpoint-format.md has the
- *  form. Every rank writes what it owns, 8 MiB at a time; beside training state a rank needs 8 MiB
- *  (rank 0 16 MiB for PyTorch), and what names, shapes and dictionaries take.
+ *  (docs/pytorch-files.md), or into a folder for torch.distributed.checkpoint, if it ends in
+ *  ".dcp", or into one safetensors file, or a folder of them with an index, as other tools read and
+ *  publish models: parameters and buffers under their own names, an optimizer's state as
+ *  "optimizer/SLOT/NAME", the rest in the file's metadata. The bytes are the same whatever the
+ *  number of ranks, partition and buckets. docs/checkpoint-format.md has the form. Every rank
+ *  writes what it owns, 8 MiB at a time; beside training state a rank needs 8 MiB (rank 0 16 MiB
+ *  for PyTorch), and what names, shapes and dictionaries take.
  *
  *  What was there under that name stays until the new one is on the medium, and its headers and
  *  lengths were found to be those that were written; after any error it is there as it was. In a
@@ -228,12 +229,13 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
 
 /** Load what was exported, on any number of ranks, or a model that another program has written: a
  *  safetensors file, or a folder with several and "model.safetensors.index.json", or with
- *  "model.safetensors"; or what torch.save() wrote of a model, an optimizer or both, of which
- *  nothing is executed (docs/pytorch-files.md). A file that says nothing of an optimizer, as
- *  others' do, has parameters and buffers only: state stays as it is. Headers, names, shapes and
- *  sizes are verified before anything changes here, and checksums where there are any (PyTorch's
- *  files); each rank reads what it needs, of which these are compared again. Of safetensors files,
- *  which have none, each element is as it is when it is read.
+ *  "model.safetensors"; or what torch.save() or torch.distributed.checkpoint.save() wrote of a
+ *  model, an optimizer or both, of which nothing is executed (docs/pytorch-files.md). A file that
+ *  says nothing of an optimizer, as others' do, has parameters and buffers only: state stays as it
+ *  is. Headers, names, shapes and sizes are verified before anything changes here, and checksums
+ *  where there are any (PyTorch's files and folders); each rank reads what it needs. What is read
+ *  of a file of torch.save() is then compared again. Of safetensors files, which have no checksums,
+ *  and of folders each element is as it is when it is read.
  *
  *  Collective. @param path  seen by all ranks, the same content
  *  @param options  NULL, or `permissive` and `convert`; the others are for generations and stay as

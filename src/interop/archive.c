@@ -220,6 +220,9 @@ static const char *kind_of(const cz__input *input)
     const bool foreign = input->index.says_nothing_of_state;
     if (!bundle)
         return "a checkpoint in parts";
+    if (bundle->torch && bundle->torch->file->store)
+        return foreign ? "a model in a distributed checkpoint of torch"
+                       : "a distributed checkpoint of torch";
     if (bundle->torch)
         return foreign ? "a model in a file of torch" : "a checkpoint in a file of torch";
     if (foreign)
@@ -362,6 +365,8 @@ const char *cz_archive_file(cz_archive *archive, int64_t number)
         return name_file_of_generation(archive, number, &is) == CZ_OK && is
                    ? cz__text_get(&archive->file)
                    : NULL;
+    if (bundle->torch && bundle->torch->file->store)
+        return bundle->torch->file->store->file(bundle->torch->file, number);
     if (bundle->torch)
         return number == 0 ? bundle->path : NULL;
     return number < bundle->count ? bundle->files[number].path : NULL;
@@ -532,10 +537,7 @@ static cz_status verify_generation(verifying *v)
 /* Its entries have CRC-32s. */
 static cz_status verify_entries(verifying *v, const cz__bundle *b)
 {
-    const cz__torch *file = b->torch->file;
-    v->result.checksums = file->entry_count;
-    for (int64_t i = 0; i < file->entry_count; i++)
-        v->result.bytes += file->entries[i].bytes;
+    cz__torch_measure(b->torch->file, &v->result.checksums, &v->result.bytes);
     return judge(v, cz__bundle_verify(b, 0, 1));
 }
 

@@ -10,6 +10,7 @@
 #include "checkpoint/generation.h"
 #include "interop/bundle.h"
 #include "interop/consolidated.h"
+#include "interop/dcp.h"
 #include "io/json.h"
 #include "io/text.h"
 
@@ -288,10 +289,20 @@ static cz_status open_torch(cz__bundle *b, const cz__index *here)
     return list_tensors(b);
 }
 
+static cz_status open_distributed(cz__bundle *b, const cz__index *here)
+{
+    cz__torch *file;
+    CZ_TRY(cz__dcp_open(&file, b->path));
+    CZ_TRY(cz__torch_contents_read(&b->torch, file, here));
+    return list_tensors(b);
+}
+
 /* With neither, the sentence is about the index. */
-static cz_status open_folder(cz__bundle *b, const cz__look *look)
+static cz_status open_folder(cz__bundle *b, const cz__look *look, const cz__index *here)
 {
     cz__text index = {0};
+    if (look->distributed && !look->several && !look->single)
+        return open_distributed(b, here);
     if (look->single && !look->several)
         return open_single(b, CZ__CONSOLIDATED_SINGLE);
     cz__text_print(&index, "%s/" CZ__CONSOLIDATED_INDEX, b->path);
@@ -336,7 +347,7 @@ static cz_status open_any(cz__bundle *b, const char *path, const cz__index *here
     bool torch = false;
     CZ_TRY(cz__look_at(&look, path));
     if (look.folder)
-        return open_folder(b, &look);
+        return open_folder(b, &look, here);
     if (look.file)
         CZ_TRY(cz__torch_begins(path, &torch));
     return torch ? open_torch(b, here) : open_single(b, NULL);
@@ -393,7 +404,8 @@ cz_status cz__bundle_verify(const cz__bundle *b, int rank, int world_size)
 uint64_t *cz__bundle_sums(const cz__bundle *b, int64_t *count)
 {
     *count = 0;
-    return b->torch ? cz__container_sums(b->torch->file->container, count) : NULL;
+    cz__container *container = b->torch ? b->torch->file->container : NULL;
+    return container ? cz__container_sums(container, count) : NULL;
 }
 
 void cz__bundle_trust(const cz__bundle *b)

@@ -14,7 +14,7 @@
 #include "group/collective.h"
 #include "collective/description.h"
 #include "interop/exporting.h"
-#include "interop/torch_write.h"
+#include "interop/dcp_write.h"
 #include "io/stream.h"
 #include "zero/zero.h"
 
@@ -32,6 +32,8 @@ static void describe_export(cz__description *description, const void *context)
     cz__describe_options(description, &cz__export_options, &e->options, NULL);
     cz__describe_number(description, &(cz__subject){NULL, "a file for torch", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, e->elements != NULL);
+    cz__describe_number(description, &(cz__subject){NULL, "a folder for torch", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, e->distributed);
     cz__describe_common(description, e->options.common);
 }
 
@@ -52,14 +54,15 @@ static cz_status take_path(cz__exporting *e, const char *path)
 /* The form follows from the name. */
 static cz_status choose_form(cz__exporting *e)
 {
-    if (!cz__torch_is_name(e->path))
+    const bool distributed = cz__dcp_is_name(e->path);
+    if (!distributed && !cz__torch_is_name(e->path))
         return CZ_OK;
     if (e->options.max_file_bytes > 0)
         return cz__fail(CZ_ERR_ARGUMENT,
-                        "checkpoint export: %s would be one file for torch, and max_file_bytes is "
+                        "checkpoint export: %s would be one %s for torch, and max_file_bytes is "
                         "for folders of safetensors",
-                        e->path);
-    return cz__exporting_for_torch(e);
+                        e->path, distributed ? "folder" : "file");
+    return cz__exporting_for_torch(e, distributed);
 }
 
 static cz_status read_request(cz__exporting *e, const char *path, const cz_export_options *options)

@@ -38,9 +38,10 @@ void cz__exporting_clear(cz__exporting *e)
     e->buffer = NULL;
 }
 
-cz_status cz__exporting_for_torch(cz__exporting *e)
+cz_status cz__exporting_for_torch(cz__exporting *e, bool distributed)
 {
     cz__text elements = {0};
+    e->distributed = distributed;
     cz__text_print(&elements, "%s" CZ__ELEMENTS, e->path);
     e->elements = elements.failed ? NULL : cz__strdup(cz__text_get(&elements));
     cz__text_clear(&elements);

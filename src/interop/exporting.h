@@ -79,6 +79,7 @@ typedef struct cz__exporting {
     /* Owned: of a file for torch, where all ranks write its elements, as a safetensors file that
      * rank 0 then makes the file from; NULL: that is the file. */
     char *elements;
+    bool distributed; /* it is a folder for torch.distributed.checkpoint */
     cz_export_options options;
     cz__index index;
     cz__layout layout;
@@ -97,8 +98,8 @@ typedef struct cz__exporting {
 
 void cz__exporting_clear(cz__exporting *e);
 
-/* The path is to be a file for torch. CZ_ERR_MEMORY. */
-cz_status cz__exporting_for_torch(cz__exporting *e);
+/* The path is to be a file for torch, or a folder for it. CZ_ERR_MEMORY. */
+cz_status cz__exporting_for_torch(cz__exporting *e, bool distributed);
 
 size_t cz__exporting_bytes(void); /* through which small spans pass */
 

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
-#include "interop/torch_write.h"
+#include "interop/dcp_write.h"
 #include "io/folder.h"
 #include "io/json.h"
 #include "io/stream.h"
@@ -109,7 +109,7 @@ cz_status cz__exporting_make(cz__exporting *e)
         status = make_folder(e);
     if (status)
         goto done;
-    if (e->elements)
+    if (e->elements && !e->distributed)
         status = check_target(e->path);
     if (status)
         goto done;
@@ -451,7 +451,7 @@ done:
 
 /* Checksums are in its container, and those of elements are known to nobody until all of them were
  * seen: one rank goes through them. */
-static cz_status convert(cz__exporting *e, const char *elements, const char *beside)
+static cz_status convert(cz__exporting *e, const char *elements, const char *to)
 {
     bool other;
     cz__torch_export what = {.index = &e->index,
@@ -460,9 +460,10 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
                              .parameters_only = e->options.parameters_only != 0};
     CZ_TRY(cz__exporting_check_name(e, 0, elements, &other));
     CZ_TRY(cz__bundle_open(&what.elements, elements, NULL));
-    (void)unlink(beside); /* left behind */
-    cz_status status = cz__torch_write(beside, &what);
-    e->converted = status == CZ_OK;
+    if (!e->distributed)
+        (void)unlink(to); /* left behind */
+    cz_status status = e->distributed ? cz__dcp_write(to, &what) : cz__torch_write(to, &what);
+    e->converted = status == CZ_OK && !e->distributed;
     cz__bundle_close(&what.elements);
     if (!status) /* what was read is what was written */
         status = cz__exporting_check_name(e, 0, elements, &other);
@@ -504,8 +505,25 @@ done:
     return status;
 }
 
+/* Complete with its last file, which takes its name when all others have theirs. */
+static cz_status publish_distributed(cz__exporting *e)
+{
+    cz__text elements = {0};
+    cz_status status = cz__unfinished_name(&elements, e->elements);
+    if (!status)
+        status = convert(e, cz__text_get(&elements), e->path);
+    if (!status) {
+        (void)remove_file(e, cz__text_get(&elements));
+        e->created = 0;
+    }
+    cz__text_clear(&elements);
+    return status;
+}
+
 cz_status cz__exporting_publish(cz__exporting *e)
 {
+    if (e->distributed)
+        return publish_distributed(e);
     if (e->elements)
         return publish_torch(e);
     return has_folder(e) ? publish_folder(e) : publish_file(e);

@@ -14,9 +14,15 @@
 
 /* ---- the file ---- */
 
+/* What has the elements, where that is no zip file around the pickle: a folder (dcp.h). */
+typedef struct cz__torch_store cz__torch_store;
+
 typedef struct cz__torch {
     char *path;               /* owned, as the next four */
-    cz__container *container; /* NULL: `entries` are pretended (tests) */
+    cz__container *container; /* NULL: `entries` are pretended (tests), or one of the next two is */
+    cz__reader *reader;       /* borrowed: views are read from this file */
+    const cz__torch_store *store;
+    void *stored; /* the store's */
     cz__pickle *pickle;
     cz__text prefix;                    /* "archive/data/" */
     cz__text where;                     /* "FILE: archive/data.pkl" */
@@ -31,10 +37,24 @@ typedef struct cz__torch_tensor {
     cz__safetensors_entry form;         /* the name is the caller's; begin is 0, end its bytes */
     const cz__container_entry *storage; /* NULL: it has no elements */
     uint64_t first;                     /* byte of the storage at which element 0 is */
+    int64_t number;                     /* of a store: its own */
     int64_t strides[CZ_MAX_DIMENSIONS]; /* elements */
     bool dense;                         /* one element after the other */
     bool swap;                          /* of the other byte order */
 } cz__torch_tensor;
+
+struct cz__torch_store {
+    cz_status (*tensor_of)(const cz__torch *torch, const cz__pickle_value *value, const char *name,
+                           cz__torch_tensor *tensor);
+    cz_status (*read)(const cz__torch *torch, const cz__torch_tensor *tensor, int64_t begin,
+                      int64_t end, void *to);
+    cz_status (*verify)(const cz__torch *torch, int rank, int world_size);
+    /* Checksums that verify() compares, and the bytes that they are of. */
+    void (*measure)(const cz__torch *torch, int64_t *checksums, uint64_t *bytes);
+    /* The files that it is made of, by their number; NULL: no more. */
+    const char *(*file)(const cz__torch *torch, int64_t number);
+    void (*close)(cz__torch *torch);
+};
 
 /* Is it a file for cz__torch_open(): a zip file, or a pickle as torch wrote them before version
  * 1.6? CZ_ERR_IO: it cannot be read. */
@@ -46,6 +66,14 @@ cz_status cz__torch_open(cz__torch **out, const char *path);
 /* The same of a pickle and a list of entries, which is borrowed; all elements are 0. */
 cz_status cz__torch_pretend(cz__torch **out, const char *path, const void *pickle, size_t count,
                             const cz__container_entry *entries, int64_t entry_count);
+/* The same of a part of a file, whose reader is borrowed; `path` is for sentences. */
+cz_status cz__torch_open_part(cz__torch **out, const char *path, cz__reader *reader, uint64_t begin,
+                              uint64_t bytes);
+/* The same of a pickle whose tensors a store has, which is closed in any case; `where` is what the
+ * pickle is called. */
+cz_status cz__torch_open_store(cz__torch **out, const char *path, const char *where,
+                               const void *pickle, size_t count, const cz__torch_store *store,
+                               void *stored);
 void cz__torch_close(cz__torch **torch); /* accepts NULL and *NULL */
 
 static inline const cz__pickle_value *cz__torch_root(const cz__torch *torch)
@@ -70,6 +98,8 @@ cz_status cz__torch_number(const cz__torch *torch, const cz__pickle_value *value
  * all ranks are then to be added up, element by element, and trusted. */
 cz_status cz__torch_verify(const cz__torch *torch, int rank, int world_size);
 void cz__torch_trust(const cz__torch *torch);
+/* How many checksums of how many bytes there are. */
+void cz__torch_measure(const cz__torch *torch, int64_t *checksums, uint64_t *bytes);
 
 /* ---- torch_rules.c ---- */
 /* What torch's optimizers call what the rules here have. */
@@ -125,7 +155,8 @@ typedef struct cz__torch_contents {
     /* Owned; what of the file was left, or taken for something: a sentence each line. */
     cz__text notes;
 
-    const cz__index *here; /* while it is read */
+    const cz__index *here; /* while it is read, as the next */
+    const cz__pickle_value *root;
     int64_t values, bytes; /* that may still be taken: a small file is not a large dictionary */
     cz__budget elements;   /* of tensors, which may have more than their storages: expanded views */
     const cz__pickle_value *own; /* the dictionary of CZ__TORCH_KEY; NULL: none */
@@ -159,8 +190,9 @@ cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value
 
 /* A parameter as the optimizer counts it. */
 typedef struct cz__torch_member {
-    int64_t number; /* in the file */
-    int64_t place;  /* among the members of all groups, one after the other */
+    int64_t number;   /* in the file */
+    int64_t place;    /* among the members of all groups, one after the other */
+    const char *name; /* in place of a number; NULL: it has one */
 } cz__torch_member;
 
 typedef struct cz__torch_reading {
@@ -172,6 +204,7 @@ typedef struct cz__torch_reading {
     cz__torch_member *members;  /* owned, as the next; in the order of their numbers */
     const char **names;         /* by place */
     cz__names model;            /* owned: the place of each tensor of the file's model */
+    cz__names named;            /* owned: of each member, where they have names for numbers */
     bool ambiguous;             /* another rule's groups and state would look the same */
     /* Of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying. */
     const char *order;

@@ -27,11 +27,13 @@ static bool is_old(const unsigned char *bytes, size_t count)
     return count >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
 
-static cz_status read_beginning(const char *path, unsigned char bytes[16], size_t *count)
+enum { BEGINNING = 16 };
+
+static cz_status read_beginning(const char *path, unsigned char bytes[BEGINNING], size_t *count)
 {
     cz__reader *reader;
     CZ_TRY(cz__reader_open(&reader, path));
-    *count = cz__reader_bytes(reader) < 16 ? (size_t)cz__reader_bytes(reader) : 16;
+    *count = cz__reader_bytes(reader) < BEGINNING ? (size_t)cz__reader_bytes(reader) : BEGINNING;
     const cz_status status = cz__reader_read(reader, 0, bytes, *count);
     cz__reader_close(&reader);
     return status;
@@ -40,17 +42,14 @@ static cz_status read_beginning(const char *path, unsigned char bytes[16], size_
 cz_status cz__torch_begins(const char *path, bool *is)
 {
     size_t count;
-    unsigned char bytes[16] = {0};
+    unsigned char bytes[BEGINNING] = {0};
     CZ_TRY(read_beginning(path, bytes, &count));
     *is = cz__container_begins(bytes, count) || is_old(bytes, count);
     return CZ_OK;
 }
 
-static cz_status check_beginning(const char *path)
+static cz_status check_beginning(const char *path, const unsigned char *bytes, size_t count)
 {
-    size_t count;
-    unsigned char bytes[16] = {0};
-    CZ_TRY(read_beginning(path, bytes, &count));
     return is_old(bytes, count)
                ? cz__fail(CZ_ERR_UNSUPPORTED,
                           "%s: written by torch before 1.6, or with "
@@ -166,11 +165,9 @@ static cz_status read_pickle(cz__torch *t, const cz__container_entry *entry)
     return status;
 }
 
-static cz_status open_path(cz__torch *t)
+static cz_status read_container(cz__torch *t)
 {
     const cz__container_entry *pickle;
-    CZ_TRY(check_beginning(t->path));
-    CZ_TRY(cz__container_open(&t->container, t->path));
     t->entries = cz__container_at(t->container, 0);
     t->entry_count = cz__container_count(t->container);
     CZ_TRY(find_pickle(t, &pickle));
@@ -178,6 +175,26 @@ static cz_status open_path(cz__torch *t)
     CZ_TRY(check_version(t));
     CZ_TRY(read_byte_order(t));
     return read_pickle(t, pickle);
+}
+
+static cz_status open_path(cz__torch *t)
+{
+    size_t count;
+    unsigned char bytes[BEGINNING] = {0};
+    CZ_TRY(read_beginning(t->path, bytes, &count));
+    CZ_TRY(check_beginning(t->path, bytes, count));
+    CZ_TRY(cz__container_open(&t->container, t->path));
+    return read_container(t);
+}
+
+static cz_status open_part(cz__torch *t, cz__reader *reader, uint64_t begin, uint64_t bytes)
+{
+    const size_t count = bytes < BEGINNING ? (size_t)bytes : BEGINNING;
+    unsigned char first[BEGINNING] = {0};
+    CZ_TRY(cz__reader_read(reader, begin, first, count));
+    CZ_TRY(check_beginning(t->path, first, count));
+    CZ_TRY(cz__container_open_part(&t->container, t->path, reader, begin, bytes));
+    return read_container(t);
 }
 
 static cz_status create(cz__torch **out, const char *path)
@@ -195,6 +212,37 @@ cz_status cz__torch_open(cz__torch **out, const char *path)
 {
     CZ_TRY(create(out, path));
     const cz_status status = open_path(*out);
+    if (status != CZ_OK)
+        cz__torch_close(out);
+    return status;
+}
+
+cz_status cz__torch_open_part(cz__torch **out, const char *path, cz__reader *reader, uint64_t begin,
+                              uint64_t bytes)
+{
+    CZ_TRY(create(out, path));
+    const cz_status status = open_part(*out, reader, begin, bytes);
+    if (status != CZ_OK)
+        cz__torch_close(out);
+    return status;
+}
+
+cz_status cz__torch_open_store(cz__torch **out, const char *path, const char *where,
+                               const void *pickle, size_t count, const cz__torch_store *store,
+                               void *stored)
+{
+    cz__torch only = {.store = store, .stored = stored};
+    cz_status status = create(out, path);
+    if (status != CZ_OK) {
+        store->close(&only);
+        return status;
+    }
+    (*out)->store = store;
+    (*out)->stored = stored;
+    (*out)->fingerprint = cz__fingerprint(0, pickle, count);
+    status = cz__text_print(&(*out)->where, "%s", where) ? CZ_OK : no_memory(path);
+    if (!status)
+        status = cz__pickle_read(&(*out)->pickle, where, pickle, count);
     if (status != CZ_OK)
         cz__torch_close(out);
     return status;
@@ -219,6 +267,8 @@ void cz__torch_close(cz__torch **torch)
 {
     if (!torch || !*torch)
         return;
+    if ((*torch)->store)
+        (*torch)->store->close(*torch);
     cz__pickle_destroy(&(*torch)->pickle);
     cz__container_close(&(*torch)->container);
     cz__text_clear(&(*torch)->prefix);
@@ -235,6 +285,8 @@ static bool is_storage(const cz__torch *t, const cz__container_entry *e)
 
 cz_status cz__torch_verify(const cz__torch *t, int rank, int world_size)
 {
+    if (t->store)
+        return t->store->verify(t, rank, world_size);
     for (int64_t i = 0; i < t->entry_count; i++)
         if (i % world_size != rank)
             cz__container_leave(t->container, &t->entries[i]);
@@ -248,4 +300,14 @@ void cz__torch_trust(const cz__torch *t)
     for (int64_t i = 0; i < t->entry_count; i++)
         if (is_storage(t, &t->entries[i]))
             cz__container_trust(t->container, &t->entries[i]);
+}
+
+void cz__torch_measure(const cz__torch *t, int64_t *checksums, uint64_t *bytes)
+{
+    *checksums = t->entry_count;
+    *bytes = 0;
+    if (t->store)
+        t->store->measure(t, checksums, bytes);
+    for (int64_t i = 0; i < t->entry_count; i++) /* they are parts of a file, so they add up */
+        *bytes += t->entries[i].unusual ? 0 : t->entries[i].bytes;
 }

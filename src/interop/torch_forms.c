@@ -21,7 +21,7 @@ static cz_status no_memory(const cz__torch_contents *c)
 static bool is_aside(const cz__pickle_value *value)
 {
     return value->kind == CZ__PICKLE_NONE || value->kind == CZ__PICKLE_BYTES ||
-           (value->kind == CZ__PICKLE_OPAQUE && !value->note);
+           value->kind == CZ__PICKLE_OBJECT || (value->kind == CZ__PICKLE_OPAQUE && !value->note);
 }
 
 /* The first ones by their names. */
@@ -181,7 +181,7 @@ static cz_status read_own(cz__torch_contents *c)
 
 static const cz__pickle_value *get_dict(const cz__torch_contents *c, const char *key)
 {
-    const cz__pickle_value *v = cz__pickle_get(c->file->pickle, cz__torch_root(c->file), key);
+    const cz__pickle_value *v = cz__pickle_get(c->file->pickle, c->root, key);
     return v && v->kind == CZ__PICKLE_DICT ? v : NULL;
 }
 
@@ -206,7 +206,10 @@ static bool is_optimizer(const cz__torch_contents *c, const cz__pickle_value *v)
 {
     const cz__pickle_value *state = cz__pickle_get(c->file->pickle, v, "state");
     const cz__pickle_value *groups = cz__pickle_get(c->file->pickle, v, "param_groups");
-    return state && state->kind == CZ__PICKLE_DICT && groups && groups->kind == CZ__PICKLE_LIST;
+    const bool lists_groups = groups && groups->kind == CZ__PICKLE_LIST;
+    if (!state) /* one that is empty leaves nothing behind in a folder */
+        return lists_groups && c->file->store;
+    return state->kind == CZ__PICKLE_DICT && lists_groups;
 }
 
 /* Is it a state dictionary itself: tensors under texts, and nothing else but what modules keep
@@ -237,7 +240,8 @@ static cz_status refuse_form(const cz__torch_contents *c, const cz__pickle_value
     const cz_status status = cz__torch_refuse(
         c,
         "its keys are %s%s: wanted a model under 'model', 'model_state_dict' or 'state_dict' (and "
-        "its optimizer under 'optimizer' or 'optimizer_state_dict'), or a state dictionary itself",
+        "its optimizer under 'optimizer', 'optimizer_state_dict' or 'optim'), or a state "
+        "dictionary itself",
         cz__text_get(&keys), root->count > 12 ? ", …" : "");
     cz__text_clear(&keys);
     return status;
@@ -265,12 +269,11 @@ static cz_status refuse_alone(const cz__torch_contents *c)
 /* As Lightning has them, or a program with several. */
 static cz_status note_others(cz__torch_contents *c)
 {
-    static const char *const keys[] = {CZ__TORCH_OPTIMIZER, "optimizer_state_dict",
+    static const char *const keys[] = {CZ__TORCH_OPTIMIZER, "optimizer_state_dict", "optim",
                                        "optimizer_states", "optimizers"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const cz__pickle_value *v =
-            cz__pickle_get(c->file->pickle, cz__torch_root(c->file), keys[i]);
-        if (v && v->kind != CZ__PICKLE_NONE && (v->kind != CZ__PICKLE_DICT || i >= 2))
+        const cz__pickle_value *v = cz__pickle_get(c->file->pickle, c->root, keys[i]);
+        if (v && v->kind != CZ__PICKLE_NONE && (v->kind != CZ__PICKLE_DICT || i >= 3))
             CZ_TRY(cz__torch_note(
                 c, "%s: '%s' is %s, wanted the dictionary of one optimizer under 'optimizer': left",
                 cz__text_get(&c->file->where), keys[i], cz__pickle_kind_name(v->kind)));
@@ -294,10 +297,46 @@ static cz_status note_opaque(cz__torch_contents *c)
     return status;
 }
 
+static const char *const models[] = {CZ__TORCH_MODEL, "model_state_dict", "state_dict"};
+static const char *const optimizers[] = {CZ__TORCH_OPTIMIZER, "optimizer_state_dict", "optim"};
+enum { MODELS = 3, OPTIMIZERS = 3 };
+
+/* All in one object of the program's: {"app": {"model": …, "optim": …}}. */
+static bool is_wrapped(const cz__torch_contents *c, const cz__pickle_value *root)
+{
+    const cz__pickle *p = c->file->pickle;
+    if (root->kind != CZ__PICKLE_DICT || cz__pickle_dict_count(root) != 1 ||
+        cz__pickle_item(p, root, 0)->kind != CZ__PICKLE_TEXT)
+        return false;
+    const cz__pickle_value *inner = cz__pickle_item(p, root, 1);
+    for (int i = 0; i < MODELS; i++) {
+        const cz__pickle_value *v = cz__pickle_get(p, inner, models[i]);
+        if (cz__pickle_get(p, root, models[i]))
+            return false;
+        if (v && v->kind == CZ__PICKLE_DICT)
+            return true;
+    }
+    return false;
+}
+
+/* A model's tensors beside its optimizer, in one dictionary. */
+static cz_status read_model_beside(cz__torch_contents *c, const cz__pickle_value *root)
+{
+    const cz__pickle *p = c->file->pickle;
+    for (int64_t i = 0; i < root->count; i += 2) {
+        cz_dtype dtype;
+        const cz__pickle_value *key = cz__pickle_item(p, root, i);
+        const cz__pickle_value *value = cz__pickle_item(p, root, i + 1);
+        if (key->kind != CZ__PICKLE_TEXT || !key->text[0] || value->kind != CZ__PICKLE_CALL)
+            continue;
+        c->has_model = true;
+        CZ_TRY(cz__torch_contents_add(c, value, NULL, key->text, &dtype));
+    }
+    return CZ_OK;
+}
+
 static cz_status read_root(cz__torch_contents *c)
 {
-    static const char *const models[] = {CZ__TORCH_MODEL, "model_state_dict", "state_dict"};
-    static const char *const optimizers[] = {CZ__TORCH_OPTIMIZER, "optimizer_state_dict"};
     const cz__pickle_value *root = cz__torch_root(c->file), *model, *optimizer;
     if (root->kind == CZ__PICKLE_OPAQUE)
         return cz__torch_refuse(c,
@@ -307,10 +346,15 @@ static cz_status read_root(cz__torch_contents *c)
     if (root->kind != CZ__PICKLE_DICT)
         return cz__torch_refuse(c, "it is %s, wanted a dictionary",
                                 cz__pickle_kind_name(root->kind));
-    CZ_TRY(choose(c, models, 3, &model));
-    CZ_TRY(choose(c, optimizers, 2, &optimizer));
+    if (is_wrapped(c, root))
+        root = cz__pickle_item(c->file->pickle, root, 1);
+    c->root = root;
+    CZ_TRY(choose(c, models, MODELS, &model));
+    CZ_TRY(choose(c, optimizers, OPTIMIZERS, &optimizer));
     c->own = get_dict(c, CZ__TORCH_KEY);
-    const bool alone = !model && (optimizer || is_optimizer(c, root));
+    if (!model && optimizer)
+        CZ_TRY(read_model_beside(c, root));
+    const bool alone = !model && !c->has_model && (optimizer || is_optimizer(c, root));
     if (alone && !cz__torch_knows_model(c->here))
         return refuse_alone(c);
     if (!model && !optimizer && is_optimizer(c, root))
@@ -331,6 +375,8 @@ static cz_status read_root(cz__torch_contents *c)
 
 cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, const cz__index *here)
 {
+    int64_t checksums;
+    uint64_t bytes;
     cz__torch_contents *c = *out = cz__calloc(1, sizeof *c);
     if (!c) {
         const cz_status status = cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", file->path);
@@ -340,14 +386,15 @@ cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, con
     c->file = file;
     c->here = here;
     c->step = -1;
-    c->values = 2 * file->pickle->count;            /* some are in several places */
-    for (int64_t i = 0; i < file->entry_count; i++) /* they are parts of a file, so they add up */
-        c->bytes += file->entries[i].unusual ? 0 : (int64_t)file->entries[i].bytes;
-    c->elements = cz__budget_of(file->path, (uint64_t)c->bytes);
+    c->values = 2 * file->pickle->count; /* some are in several places */
+    cz__torch_measure(file, &checksums, &bytes);
+    c->bytes = (int64_t)bytes;
+    c->elements = cz__budget_of(file->path, bytes);
     cz_status status = read_root(c);
     if (!status)
         status = note_opaque(c);
     c->here = NULL;
+    c->root = NULL;
     if (status != CZ_OK)
         cz__torch_contents_close(out);
     return status;

@@ -25,14 +25,16 @@ static cz_status no_memory(const reading *r)
 
 static cz_status add_member(reading *r, const cz__pickle_value *number)
 {
-    if (number->kind != CZ__PICKLE_INTEGER)
+    const bool named = number->kind == CZ__PICKLE_TEXT && number->text[0];
+    if (number->kind != CZ__PICKLE_INTEGER && !named)
         return cz__torch_refuse(r->c, "a parameter group has %s among its params",
                                 cz__pickle_kind_name(number->kind));
     member *members = cz__grow(r->members, r->count, &r->capacity, sizeof *members);
     if (!members)
         return no_memory(r);
     r->members = members;
-    r->members[r->count] = (member){number->integer, r->count};
+    r->members[r->count] =
+        (member){named ? r->count : number->integer, r->count, named ? number->text : NULL};
     r->count++;
     return cz__torch_contents_spend(r->c);
 }
@@ -72,6 +74,9 @@ static cz_status list_members(reading *r)
 
 int64_t cz__torch_place(const reading *r, const cz__pickle_value *number)
 {
+    int64_t place;
+    if (number->kind == CZ__PICKLE_TEXT)
+        return cz__names_find(&r->named, number->text, &place) ? place : -1;
     const member key = {.number = number->integer};
     const member *found = number->kind == CZ__PICKLE_INTEGER && r->count > 0
                               ? bsearch(&key, r->members, (size_t)r->count, sizeof key, by_number)
@@ -99,6 +104,30 @@ static int64_t place_in_model(const reading *r, const char *name)
 }
 
 /* ---- names in the file ---- */
+
+/* Names in the place of numbers, as get_optimizer_state_dict() of torch.distributed has them. */
+static cz_status take_names_for_numbers(reading *r, bool *taken)
+{
+    int64_t other;
+    *taken = r->count > 0 && r->members[0].name;
+    for (int64_t i = 0; i < r->count; i++)
+        if ((r->members[i].name != NULL) != *taken)
+            return cz__torch_refuse(r->c, "its optimizer has names for some parameters and numbers "
+                                          "for others");
+    if (!*taken)
+        return CZ_OK;
+    if (!cz__names_reserve(&r->named, r->count))
+        return no_memory(r);
+    for (int64_t i = 0; i < r->count; i++) {
+        const member *m = &r->members[i];
+        if (cz__names_find(&r->named, m->name, &other))
+            return cz__torch_refuse(r->c, "parameter '%s' is in its groups twice",
+                                    cz__show(m->name).text);
+        cz__names_add(&r->named, m->name, m->place);
+        r->names[m->place] = m->name;
+    }
+    return CZ_OK;
+}
 
 static bool take_own_names(reading *r)
 {
@@ -458,13 +487,15 @@ cz_status cz__torch_name_members(reading *r, bool *clear)
     if (!r->names)
         return no_memory(r);
     CZ_TRY(list_model(r));
-    if (take_own_names(r) || take_param_names(r))
+    bool taken;
+    CZ_TRY(take_names_for_numbers(r, &taken));
+    if (taken || take_own_names(r) || take_param_names(r))
         return CZ_OK;
     if (!knows && r->groups->count > 1) {
         *clear = false;
         return refuse_groups(r);
     }
-    const bool taken = take_names_of_model(r, &model);
+    taken = take_names_of_model(r, &model);
     if (taken)
         status = compare_shapes(r, &proved);
     *clear = knows || status == CZ_OK;

@@ -437,12 +437,15 @@ static cz_status read_all(reading *r)
 
 cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value *optimizer)
 {
+    static const cz__pickle_value none = {.kind = CZ__PICKLE_DICT};
     reading r = {.c = c, .p = c->file->pickle};
     r.state = cz__pickle_get(r.p, optimizer, "state");
+    r.state = r.state ? r.state : &none;
     r.groups = cz__pickle_get(r.p, optimizer, "param_groups");
     const cz_status status = read_all(&r);
     cz__free(r.members);
     cz__free(r.names);
     cz__names_clear(&r.model);
+    cz__names_clear(&r.named);
     return status;
 }

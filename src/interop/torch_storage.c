@@ -184,11 +184,12 @@ static cz__container_item item_of(payload *p)
     return item;
 }
 
-cz_status cz__torch_write_entries(const writing *w, const char *path)
+cz_status cz__torch_list_items(writing *w, cz__container_item **out, int64_t *count)
 {
     static char order[] = "little", version[] = "3\n";
     static char names[][24] = {"archive/data.pkl", "archive/byteorder", "archive/version"};
-    cz__container_item *items = cz__calloc((size_t)w->count + 3, sizeof *items);
+    cz__container_item *items = *out = cz__calloc((size_t)w->count + 3, sizeof *items);
+    *count = w->count + 3;
     if (!items)
         return cz__torch_no_memory();
     items[0] = (cz__container_item){names[0], w->p.out.count, read_memory, w->p.out.bytes};
@@ -196,7 +197,15 @@ cz_status cz__torch_write_entries(const writing *w, const char *path)
     for (int64_t i = 0; i < w->count; i++)
         items[2 + i] = item_of(&w->payloads[i]);
     items[2 + w->count] = (cz__container_item){names[2], sizeof version - 1, read_memory, version};
-    const cz_status status = cz__container_write(path, items, w->count + 3);
+    return CZ_OK;
+}
+
+cz_status cz__torch_write_entries(writing *w, const char *path)
+{
+    cz__container_item *items;
+    int64_t count;
+    CZ_TRY(cz__torch_list_items(w, &items, &count));
+    const cz_status status = cz__container_write(path, items, count);
     cz__free(items);
     return status;
 }

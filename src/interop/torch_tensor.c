@@ -234,6 +234,8 @@ cz_status cz__torch_tensor_of(const cz__torch *t, const cz__pickle_value *value,
     const cz__pickle_value *arguments = NULL;
     const cz__pickle_global *type;
     *tensor = (cz__torch_tensor){.form.name = name};
+    if (t->store)
+        return t->store->tensor_of(t, value, name, tensor);
     CZ_TRY(check_call(t, value, name, &arguments));
     CZ_TRY(read_storage(t, cz__pickle_item(t->pickle, arguments, 0), name, &s));
     CZ_TRY(find_type(t, value, &s, name, &type));
@@ -249,6 +251,8 @@ cz_status cz__torch_tensor_of(const cz__torch *t, const cz__pickle_value *value,
 static cz_status read_bytes(const cz__torch *t, const cz__torch_tensor *tensor, uint64_t offset,
                             void *to, size_t count)
 {
+    if (t->reader)
+        return cz__reader_read(t->reader, tensor->storage->offset + offset, to, count);
     if (t->container)
         return cz__container_read(t->container, tensor->storage, offset, to, count);
     memset(to, 0, count);
@@ -301,6 +305,8 @@ cz_status cz__torch_read(const cz__torch *t, const cz__torch_tensor *tensor, int
     const size_t size = cz__type_unit(tensor->form.dtype);
     if (begin >= end)
         return CZ_OK;
+    if (t->store)
+        return t->store->read(t, tensor, begin, end, to);
     CZ_TRY(tensor->dense ? read_bytes(t, tensor, tensor->first + (uint64_t)begin * size, to,
                                       (size_t)(end - begin) * size)
                          : gather(t, tensor, begin, end, to));

@@ -102,6 +102,14 @@ static cz_status put_slot(writing *w, const cz__stored *stored, const cz_state_d
 }
 
 /* `number`: torch's of the parameter. */
+static void put_member(writing *w, int64_t number, const char *name)
+{
+    if (w->named)
+        cz__pickle_put_text(&w->p, name);
+    else
+        cz__pickle_put_integer(&w->p, number);
+}
+
 static cz_status put_entry(writing *w, int64_t number, const char *name)
 {
     const cz_state_dict *entry;
@@ -110,7 +118,7 @@ static cz_status put_entry(writing *w, int64_t number, const char *name)
     if (place < 0 || cz_state_dict_kind(index->entries, name) != CZ_STATE_DICT)
         return CZ_OK;
     CZ_TRY(cz_state_dict_get_dict(index->entries, name, &entry));
-    cz__pickle_put_integer(&w->p, number);
+    put_member(w, number, name);
     cz__pickle_begin_dict(&w->p);
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++)
         CZ_TRY(put_slot(w, &index->stored[place], entry, cz_state_dict_key(entry, i)));
@@ -204,7 +212,7 @@ static cz_status put_group(writing *w, int64_t g, int64_t *number)
     cz__pickle_begin_list(&w->p);
     CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &count));
     for (int64_t k = 0; k < count; k++)
-        cz__pickle_put_integer(&w->p, (*number)++);
+        put_member(w, (*number)++, names[k]);
     cz__pickle_end_list(&w->p);
     cz__pickle_end_dict(&w->p);
     return CZ_OK;
@@ -346,7 +354,7 @@ static cz_status put_own(writing *w)
 
 /* ---- together ---- */
 
-static cz_status put_all(writing *w)
+cz_status cz__torch_put_all(writing *w)
 {
     const cz_state_dict *optimizer = w->what->index->optimizer;
     cz__pickle_begin(&w->p);
@@ -377,7 +385,7 @@ static cz_status put_all(writing *w)
 cz_status cz__torch_write(const char *path, const cz__torch_export *what)
 {
     writing w = {.what = what};
-    cz_status status = put_all(&w);
+    cz_status status = cz__torch_put_all(&w);
     if (!status)
         status = cz__torch_write_entries(&w, path);
     cz__torch_writing_clear(&w);

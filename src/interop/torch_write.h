@@ -43,6 +43,7 @@ typedef struct cz__torch_writing {
     const cz__torch_export *what;
     const cz__torch_rule *rule; /* NULL: torch has none like it, or there is no optimizer */
     const char *rule_name;      /* NULL: there is no optimizer */
+    bool named;                 /* the optimizer has names of parameters in place of numbers */
     cz__pickling p;
     cz__text name;
     cz__torch_payload *payloads; /* owned */
@@ -60,8 +61,12 @@ cz_status cz__torch_put_stored(cz__torch_writing *w, const cz__stored *stored, c
                                cz_dtype dtype);
 cz_status cz__torch_put_scalar(cz__torch_writing *w, cz_dtype dtype, double number);
 void cz__torch_put_ordered_dict(cz__pickling *p);
-/* The file: the pickle, and all storages. */
-cz_status cz__torch_write_entries(const cz__torch_writing *w, const char *path);
+/* The entries of a file: the pickle, and all storages; *items is for cz__free(). */
+cz_status cz__torch_list_items(cz__torch_writing *w, cz__container_item **items, int64_t *count);
+/* torch_write.c: the pickle of all of it. */
+cz_status cz__torch_put_all(cz__torch_writing *w);
+/* The file. */
+cz_status cz__torch_write_entries(cz__torch_writing *w, const char *path);
 void cz__torch_writing_clear(cz__torch_writing *w);
 
 #endif

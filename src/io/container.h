@@ -33,6 +33,10 @@ static inline bool cz__container_begins(const unsigned char *bytes, size_t count
 /* CZ_ERR_FORMAT: no zip file, a damaged one, two entries of one name, entries that share bytes.
  * CZ_ERR_IO, CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED. */
 cz_status cz__container_open(cz__container **out, const char *path);
+/* The same of a part of a file, whose reader is borrowed; places of entries are those in the file.
+ * `path` is for sentences. */
+cz_status cz__container_open_part(cz__container **out, const char *path, cz__reader *reader,
+                                  uint64_t begin, uint64_t bytes);
 /* The same of bytes, which are borrowed, for tests. */
 cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
                                 size_t count);
@@ -70,9 +74,20 @@ typedef struct cz__container_item {
     void *context;
 } cz__container_item;
 
-/* A new file with these entries in this order, each at a multiple of 64 bytes, on the medium. The
- * same bytes for the same entries. CZ_ERR_IO, also if there is a file of that name; CZ_ERR_MEMORY,
- * CZ_ERR_UNSUPPORTED; what an item gives: it is not there then. */
+/* Zip files one behind the other in a new file; each has its entries in that order, their bytes at
+ * multiples of 64 from its beginning. The same bytes for the same entries. CZ_ERR_IO, also if there
+ * is a file of that name; CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED; what an item gives. */
+typedef struct cz__container_row cz__container_row;
+cz_status cz__container_row_create(cz__container_row **out, const char *path);
+/* One more; where it begins, and its bytes. */
+cz_status cz__container_row_add(cz__container_row *row, const cz__container_item *items,
+                                int64_t count, uint64_t *begin, uint64_t *bytes);
+/* On the medium, closed, and *row NULL; or, after an error, not there. Without it: destroy removes
+ * the file. */
+cz_status cz__container_row_finish(cz__container_row **row);
+void cz__container_row_destroy(cz__container_row **row); /* accepts NULL and *NULL */
+
+/* A file of one. It is not there after an error. */
 cz_status cz__container_write(const char *path, const cz__container_item *items, int64_t count);
 
 #endif

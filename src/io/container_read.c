@@ -19,15 +19,17 @@
 
 /* What libzip reads from. */
 typedef struct input {
-    cz__reader *reader; /* borrowed */
-    uint64_t at, last;  /* the next byte; the first of the last read */
-    cz_status status;   /* of a read that failed */
+    cz__reader *reader;    /* borrowed */
+    uint64_t begin, bytes; /* the part of the file that is one */
+    uint64_t at, last;     /* in it: the next byte; the first of the last read */
+    cz_status status;      /* of a read that failed */
     zip_error_t error;
 } input;
 
 struct cz__container {
-    char *path; /* owned, as all that follow */
+    char *path; /* owned, as all that follow, but for the reader of a part of a file */
     cz__reader *reader;
+    bool lent; /* the reader */
     zip_t *zip;
     cz__container_entry *entries;
     int64_t count;
@@ -42,13 +44,12 @@ struct cz__container {
 
 static zip_int64_t read_bytes(input *in, void *data, zip_uint64_t count)
 {
-    const uint64_t bytes = cz__reader_bytes(in->reader);
     in->last = in->at;
-    if (in->at >= bytes)
+    if (in->at >= in->bytes)
         return 0;
-    if (count > bytes - in->at)
-        count = bytes - in->at;
-    in->status = cz__reader_read(in->reader, in->at, data, (size_t)count);
+    if (count > in->bytes - in->at)
+        count = in->bytes - in->at;
+    in->status = cz__reader_read(in->reader, in->begin + in->at, data, (size_t)count);
     if (in->status != CZ_OK) {
         zip_error_set(&in->error, ZIP_ER_READ, 0);
         return -1;
@@ -59,8 +60,8 @@ static zip_int64_t read_bytes(input *in, void *data, zip_uint64_t count)
 
 static zip_int64_t seek(input *in, void *data, zip_uint64_t count)
 {
-    const zip_int64_t at = zip_source_seek_compute_offset(in->at, cz__reader_bytes(in->reader),
-                                                          data, count, &in->error);
+    const zip_int64_t at =
+        zip_source_seek_compute_offset(in->at, in->bytes, data, count, &in->error);
     if (at < 0)
         return -1;
     in->at = (uint64_t)at;
@@ -72,7 +73,7 @@ static zip_int64_t tell_about(const input *in, void *data)
     zip_stat_t *about = data;
     zip_stat_init(about);
     about->valid = ZIP_STAT_SIZE;
-    about->size = cz__reader_bytes(in->reader);
+    about->size = in->bytes;
     return (zip_int64_t)sizeof *about;
 }
 
@@ -153,10 +154,10 @@ static cz_status locate(cz__container *c, cz__container_entry *e)
         return fail(c, zip_get_error(c->zip), e->name);
     const zip_int64_t got = zip_fread(file, &first, 1);
     cz_status status = CZ_OK;
-    e->offset = c->input.last;
+    e->offset = c->input.begin + c->input.last;
     if (got != 1)
         status = fail(c, zip_file_get_error(file), e->name);
-    else if (e->bytes > cz__reader_bytes(c->reader) - e->offset)
+    else if (e->bytes > c->input.bytes - c->input.last)
         status = cz__fail(CZ_ERR_FORMAT, "%s: %s: it ends beyond the end of the file", c->path,
                           cz__show(e->name).text);
     (void)zip_fclose(file);
@@ -279,7 +280,6 @@ static cz_status open_zip(cz__container *c)
     zip_error_t error;
     zip_error_init(&error);
     zip_error_init(&c->input.error);
-    c->input.reader = c->reader;
     zip_source_t *source = zip_source_function_create(answer, &c->input, &error);
     forget_error();
     if (source)
@@ -296,20 +296,22 @@ static cz_status no_memory(const char *path)
     return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
 }
 
-/* Takes the reader, which is NULL if `status` is no CZ_OK. */
-static cz_status open_reader(cz__container **out, const char *path, cz__reader *reader,
-                             cz_status status)
+static cz_status create(cz__container **out, const char *path)
 {
-    *out = NULL;
-    CZ_TRY(status);
     cz__container *c = *out = cz__calloc(1, sizeof *c);
-    if (!c) {
-        cz__reader_close(&reader);
-        return no_memory(path);
-    }
-    c->reader = reader;
-    c->path = cz__strdup(path);
-    status = c->path ? open_zip(c) : no_memory(path);
+    if (c)
+        c->path = cz__strdup(path);
+    if (c && c->path)
+        return CZ_OK;
+    cz__container_close(out);
+    return no_memory(path);
+}
+
+static cz_status open_part(cz__container **out, uint64_t begin, uint64_t bytes)
+{
+    cz__container *c = *out;
+    c->input = (input){.reader = c->reader, .begin = begin, .bytes = bytes};
+    cz_status status = open_zip(c);
     if (!status)
         status = read_entries(c);
     if (status != CZ_OK)
@@ -317,19 +319,35 @@ static cz_status open_reader(cz__container **out, const char *path, cz__reader *
     return status;
 }
 
+/* All of what is to be opened. */
+static cz_status open_all(cz__container **out, cz_status status)
+{
+    if (status == CZ_OK)
+        return open_part(out, 0, cz__reader_bytes((*out)->reader));
+    cz__container_close(out);
+    return status;
+}
+
 cz_status cz__container_open(cz__container **out, const char *path)
 {
-    cz__reader *reader = NULL;
-    const cz_status status = cz__reader_open(&reader, path);
-    return open_reader(out, path, reader, status);
+    CZ_TRY(create(out, path));
+    return open_all(out, cz__reader_open(&(*out)->reader, path));
+}
+
+cz_status cz__container_open_part(cz__container **out, const char *path, cz__reader *reader,
+                                  uint64_t begin, uint64_t bytes)
+{
+    CZ_TRY(create(out, path));
+    (*out)->reader = reader;
+    (*out)->lent = true;
+    return open_part(out, begin, bytes);
 }
 
 cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
                                 size_t count)
 {
-    cz__reader *reader = NULL;
-    const cz_status status = cz__reader_pretend(&reader, path, bytes, count);
-    return open_reader(out, path, reader, status);
+    CZ_TRY(create(out, path));
+    return open_all(out, cz__reader_pretend(&(*out)->reader, path, bytes, count));
 }
 
 void cz__container_close(cz__container **container)
@@ -341,7 +359,8 @@ void cz__container_close(cz__container **container)
         zip_discard(c->zip);
     for (int64_t i = 0; i < c->count; i++)
         cz__free(c->entries[i].name);
-    cz__reader_close(&c->reader);
+    if (!c->lent)
+        cz__reader_close(&c->reader);
     cz__held_clear(&c->held);
     cz__free(c->sums);
     cz__free(c->entries);

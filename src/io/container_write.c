@@ -24,13 +24,14 @@ enum {
     FIRST_DAY = 1 << 5 | 1 /* 1 January 1980 */
 };
 
-typedef struct writing {
-    const char *path;
-    char *block, *ahead; /* owned: what is to be written, what was read */
+typedef struct cz__container_row {
+    char *path;          /* owned, as the next */
+    char *block, *ahead; /* what is to be written, what was read */
     int file;
-    uint64_t at;   /* where the block begins in the file */
-    size_t filled; /* bytes in it */
-    uint64_t end;  /* of the file so far */
+    uint64_t begin; /* of the zip file that is being written */
+    uint64_t at;    /* where the block begins in it */
+    size_t filled;  /* bytes in the block */
+    uint64_t end;   /* of the zip file so far */
     cz_status status;
     zip_error_t error;
     struct source *sources; /* owned */
@@ -48,10 +49,10 @@ typedef struct source {
 static int flush(writing *w)
 {
     size_t done = 0;
-    const int error = cz__write_all(w->file, w->block, w->filled, w->at, &done);
+    const int error = cz__write_all(w->file, w->block, w->filled, w->begin + w->at, &done);
     if (error) {
         w->status = cz__fail(CZ_ERR_IO, "%s: cannot be written at byte %" PRIu64 ": %s", w->path,
-                             w->at + done, strerror(error));
+                             w->begin + w->at + done, strerror(error));
         zip_error_set(&w->error, ZIP_ER_WRITE, error);
         return -1;
     }
@@ -253,33 +254,86 @@ done:
     return status;
 }
 
-static cz_status write_file(writing *w, const cz__container_item *items, int64_t count)
+cz_status cz__container_row_add(writing *w, const cz__container_item *items, int64_t count,
+                                uint64_t *begin, uint64_t *bytes)
 {
-    w->file = cz__open(w->path, O_WRONLY | O_CREAT | O_EXCL); /* follows no link */
-    if (w->file < 0)
-        return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", w->path, strerror(errno));
-    cz_status status = write_zip(w, items, count);
-    if (!status && cz__system_used.synchronise(w->file) != 0)
+    w->at = w->filled = w->end = 0;
+    w->sources = cz__calloc((size_t)count, sizeof *w->sources);
+    const cz_status status = w->sources
+                                 ? write_zip(w, items, count)
+                                 : cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", w->path);
+    cz__free(w->sources);
+    w->sources = NULL;
+    *begin = w->begin;
+    *bytes = w->end;
+    w->begin += w->end;
+    return status;
+}
+
+static cz_status make_file(writing *w, const char *path)
+{
+    w->path = cz__strdup(path);
+    w->block = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
+    w->ahead = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
+    if (!w->path || !w->block || !w->ahead)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    w->file = cz__open(path, O_WRONLY | O_CREAT | O_EXCL); /* follows no link */
+    return w->file >= 0 ? CZ_OK
+                        : cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+}
+
+cz_status cz__container_row_create(writing **out, const char *path)
+{
+    writing *w = *out = cz__calloc(1, sizeof *w);
+    if (!w)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    w->file = -1;
+    zip_error_init(&w->error);
+    const cz_status status = make_file(w, path);
+    if (status != CZ_OK)
+        cz__container_row_destroy(out);
+    return status;
+}
+
+void cz__container_row_destroy(writing **row)
+{
+    if (!row || !*row)
+        return;
+    writing *w = *row;
+    if (w->file >= 0) {
+        close(w->file);
+        (void)unlink(w->path);
+    }
+    cz__free(w->path);
+    cz__free(w->block);
+    cz__free(w->ahead);
+    cz__free(w);
+    *row = NULL;
+}
+
+cz_status cz__container_row_finish(writing **row)
+{
+    writing *w = *row;
+    cz_status status = CZ_OK;
+    if (cz__system_used.synchronise(w->file) != 0)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be synchronised: %s", w->path, strerror(errno));
     if (close(w->file) != 0 && status == CZ_OK && errno != EINTR)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be closed: %s", w->path, strerror(errno));
+    w->file = -1;
     if (status != CZ_OK)
         (void)unlink(w->path);
+    cz__container_row_destroy(row);
     return status;
 }
 
 cz_status cz__container_write(const char *path, const cz__container_item *items, int64_t count)
 {
-    writing w = {.path = path};
-    zip_error_init(&w.error);
-    w.block = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
-    w.ahead = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
-    w.sources = cz__calloc((size_t)count, sizeof *w.sources);
-    const cz_status status = w.block && w.ahead && w.sources
-                                 ? write_file(&w, items, count)
-                                 : cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
-    cz__free(w.block);
-    cz__free(w.ahead);
-    cz__free(w.sources);
+    writing *w;
+    uint64_t begin, bytes;
+    CZ_TRY(cz__container_row_create(&w, path));
+    const cz_status status = cz__container_row_add(w, items, count, &begin, &bytes);
+    if (status == CZ_OK)
+        return cz__container_row_finish(&w);
+    cz__container_row_destroy(&w);
     return status;
 }

@@ -45,7 +45,8 @@ static cz_status look_into(cz__look *look, int file, const char *path)
         return CZ_OK;
     CZ_TRY(look_for(file, path, "index.json", &look->generation));
     CZ_TRY(look_for(file, path, CZ__CONSOLIDATED_INDEX, &look->several));
-    return look_for(file, path, CZ__CONSOLIDATED_SINGLE, &look->single);
+    CZ_TRY(look_for(file, path, CZ__CONSOLIDATED_SINGLE, &look->single));
+    return look_for(file, path, CZ__DISTRIBUTED_INDEX, &look->distributed);
 }
 
 cz_status cz__look_at(cz__look *look, const char *path)

@@ -13,6 +13,8 @@
  * of several. */
 #define CZ__CONSOLIDATED_SINGLE "model.safetensors"
 #define CZ__CONSOLIDATED_INDEX "model.safetensors.index.json"
+/* And for one that torch.distributed.checkpoint wrote. */
+#define CZ__DISTRIBUTED_INDEX ".metadata"
 
 /* The names of its files, in editions: model-00001-of-00003.safetensors,
  * model-1-00001-of-00003.safetensors, … False: it has not room. And is that such a name, of any
@@ -27,6 +29,7 @@ typedef struct cz__look {
     bool folder, file;    /* neither: a device, a pipe */
     bool generation;      /* a folder with an index.json */
     bool several, single; /* one of consolidated files, with their index, or with the one */
+    bool distributed;     /* one of torch.distributed.checkpoint */
     uint64_t device, number;
 } cz__look;
 
@@ -34,7 +37,7 @@ typedef struct cz__look {
 cz_status cz__look_at(cz__look *look, const char *path);
 static inline bool cz__look_consolidated(const cz__look *look)
 {
-    return look->several || look->single;
+    return look->several || look->single || look->distributed;
 }
 
 /* A path of an index becomes that of its folder, in place: "a/index.json" "a", "/index.json" "/",

@@ -24,6 +24,7 @@ typedef enum cz__pickle_role {
     CZ__PICKLE_NUMPY_TYPE,    /* called: an object with the name of the type, "f8" */
     CZ__PICKLE_NUMPY,         /* called with a type and bytes: a number */
     CZ__PICKLE_CLASS,         /* a type of tensors; not called */
+    CZ__PICKLE_RECORD,        /* called: an object, whose attributes are kept */
     CZ__PICKLE_STORAGE,       /* a type of storages, of elements of `dtype`; not called */
     CZ__PICKLE_DTYPE,         /* not called */
     CZ__PICKLE_REFUSED        /* known, and why not: `note` */
@@ -56,6 +57,7 @@ typedef enum cz__pickle_kind {
     CZ__PICKLE_GLOBAL,
     CZ__PICKLE_PERSISTENT, /* `items`: the tuple that says what it is */
     CZ__PICKLE_CALL,       /* `items`: the global, the arguments */
+    CZ__PICKLE_OBJECT,     /* `items`: the global of its class, and its attributes if it has some */
     /* A thing of Python's that no state dictionary needs: its class by `module` and `name`, and
      * nothing else of it */
     CZ__PICKLE_OPAQUE
@@ -118,6 +120,9 @@ static inline bool cz__pickle_is_text(const cz__pickle_value *v, const char *tex
 {
     return v->kind == CZ__PICKLE_TEXT && __builtin_strcmp(v->text, text) == 0;
 }
+/* An attribute of an object of a class of that name. NULL: there is none, or no such object. */
+const cz__pickle_value *cz__pickle_attribute(const cz__pickle *p, const cz__pickle_value *object,
+                                             const char *class_name, const char *attribute);
 const char *cz__pickle_kind_name(cz__pickle_kind kind); /* "a list" */
 /* The names that are not known, a few of them: "pathlib.PosixPath, builtins.set, …"; "": there are
  * none. Names from the file are shown as they may be. False: no memory. */
@@ -146,6 +151,13 @@ void cz__pickle_begin_dict(cz__pickling *p);
 void cz__pickle_end_dict(cz__pickling *p);
 void cz__pickle_begin_list(cz__pickling *p);
 void cz__pickle_end_list(cz__pickling *p);
+/* A value of a pickle and all that is in it, which must not make more than `most` bytes of the text
+ * (CZ_ERR_FORMAT, without the name of a file), nor go too deep: `other` is called for what is no
+ * None, truth value, number, text or container, and for containers that are in too many. */
+typedef cz_status (*cz__pickle_other)(cz__pickling *to, const cz__pickle_value *value,
+                                      void *context);
+cz_status cz__pickle_copy(cz__pickling *to, const cz__pickle *from, const cz__pickle_value *value,
+                          size_t most, cz__pickle_other other, void *context);
 void cz__pickle_op(cz__pickling *p, char opcode);
 void cz__pickle_end(cz__pickling *p);
 
@@ -159,5 +171,10 @@ void cz__pickle_end(cz__pickling *p);
 #define CZ__PICKLE_OP_SETITEMS 'u'
 #define CZ__PICKLE_OP_REDUCE 'R'
 #define CZ__PICKLE_OP_PERSISTENT 'Q'
+#define CZ__PICKLE_OP_STACK_GLOBAL '\x93'
+#define CZ__PICKLE_OP_NEW '\x81'
+#define CZ__PICKLE_OP_BUILD 'b'
+#define CZ__PICKLE_OP_GET 'h'
+#define CZ__PICKLE_OP_POP '0'
 
 #endif

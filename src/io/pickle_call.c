@@ -154,6 +154,14 @@ static cz_status keep_call(cz__pickle_machine *m, const call *c)
     return cz__pickle_extend(m, m->stack[m->depth - 1], items, 2);
 }
 
+/* Attributes come with BUILD. */
+static cz_status make_object(cz__pickle_machine *m, const call *c)
+{
+    cz__pickle_value *made;
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_OBJECT, &made));
+    return cz__pickle_extend(m, m->stack[m->depth - 1], &c->function, 1);
+}
+
 /* A parameter is the tensor it is made from. */
 static cz_status take_first(cz__pickle_machine *m, const call *c)
 {
@@ -213,6 +221,8 @@ static cz_status do_call(cz__pickle_machine *m, const call *c)
         return keep_call(m, c);
     case CZ__PICKLE_PARAMETER:
         return take_first(m, c);
+    case CZ__PICKLE_RECORD:
+        return make_object(m, c);
     case CZ__PICKLE_FROM_TYPE:
         return make_from_type(m, c);
     default:

@@ -221,6 +221,13 @@ cz_status cz__pickle_push_stack_global(machine *m, int argument)
         "torch", name, CZ__PICKLE_DTYPE, dtype, bytes, NULL                                        \
     }
 #define NO_DTYPE ((cz_dtype)0)
+/* What describes a distributed checkpoint, as versions of torch call it. */
+#define RECORD(module, name)                                                                       \
+    {                                                                                              \
+        module, name, CZ__PICKLE_RECORD, NO_DTYPE, 0, NULL                                         \
+    }
+#define CHECKPOINT "torch.distributed.checkpoint."
+#define CHECKPOINT_OF_1 "torch.distributed._shard.checkpoint." /* of torch 1.13 */
 #define REFUSED(name, note)                                                                        \
     {                                                                                              \
         "torch._utils", name, CZ__PICKLE_REFUSED, NO_DTYPE, 0, note                                \
@@ -244,6 +251,20 @@ static const cz__pickle_global globals[] = {
     {"torch._utils", "_rebuild_parameter", CZ__PICKLE_PARAMETER, NO_DTYPE, 0, NULL},
     {"torch._utils", "_rebuild_parameter_with_state", CZ__PICKLE_PARAMETER, NO_DTYPE, 0, NULL},
     {"torch._tensor", "_rebuild_from_type_v2", CZ__PICKLE_FROM_TYPE, NO_DTYPE, 0, NULL},
+    RECORD(CHECKPOINT "metadata", "Metadata"),
+    RECORD(CHECKPOINT "metadata", "MetadataIndex"),
+    RECORD(CHECKPOINT "metadata", "TensorStorageMetadata"),
+    RECORD(CHECKPOINT "metadata", "ChunkStorageMetadata"),
+    RECORD(CHECKPOINT "metadata", "BytesStorageMetadata"),
+    RECORD(CHECKPOINT "metadata", "TensorProperties"),
+    RECORD(CHECKPOINT "filesystem", "_StorageInfo"),
+    RECORD(CHECKPOINT_OF_1 "metadata", "Metadata"),
+    RECORD(CHECKPOINT_OF_1 "metadata", "MetadataIndex"),
+    RECORD(CHECKPOINT_OF_1 "metadata", "TensorStorageMetadata"),
+    RECORD(CHECKPOINT_OF_1 "metadata", "ChunkStorageMetadata"),
+    RECORD(CHECKPOINT_OF_1 "metadata", "BytesStorageMetadata"),
+    RECORD(CHECKPOINT_OF_1 "filesystem", "_StorageInfo"),
+    RECORD("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties"),
     STORAGE("Float", CZ_F32, 4),
     STORAGE("Double", CZ_F64, 8),
     STORAGE("Half", CZ_F16, 2),

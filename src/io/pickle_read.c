@@ -112,8 +112,9 @@ static cz_status add_one(machine *m, int argument)
     return fill(m, (cz__pickle_kind)argument, m->depth, count);
 }
 
-/* Attributes, which are left: the metadata of a module's dictionary, what an object has. */
-static cz_status drop_state(machine *m, int argument)
+/* Attributes, which are left but for those of records: the metadata of a module's dictionary, what
+ * an object has. */
+static cz_status set_state(machine *m, int argument)
 {
     if (cz__pickle_above(m) < 2)
         return cz__pickle_fail(m, "BUILD without a state");
@@ -127,6 +128,8 @@ static cz_status drop_state(machine *m, int argument)
         !(attributes->kind == CZ__PICKLE_TUPLE && attributes->count > 1 &&
           cz__pickle_is_text(&m->pickle->values[attributes->items[1]], "<")))
         v->name = "dtype";
+    if (object == CZ__PICKLE_OBJECT && v->count == 1)
+        return cz__pickle_extend(m, m->stack[m->depth - 1], &m->stack[m->depth], 1);
     if (object == CZ__PICKLE_DICT || object == CZ__PICKLE_LIST || object == CZ__PICKLE_CALL ||
         object == CZ__PICKLE_OPAQUE)
         return CZ_OK;
@@ -297,7 +300,7 @@ static const struct {
     ['u'] = {"SETITEMS", add_marked, CZ__PICKLE_DICT},
     ['R'] = {"REDUCE", call, 0},
     [0x81] = {"NEWOBJ", call, 0}, /* of a class: the same for those in the list */
-    ['b'] = {"BUILD", drop_state, 0},
+    ['b'] = {"BUILD", set_state, 0},
     ['Q'] = {"BINPERSID", push_persistent, 0},
     ['q'] = {"BINPUT", put, 1},
     ['r'] = {"LONG_BINPUT", put, 4},

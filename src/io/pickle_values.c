@@ -144,6 +144,15 @@ const cz__pickle_value *cz__pickle_get(const cz__pickle *p, const cz__pickle_val
     return NULL;
 }
 
+const cz__pickle_value *cz__pickle_attribute(const cz__pickle *p, const cz__pickle_value *object,
+                                             const char *class_name, const char *attribute)
+{
+    if (!object || object->kind != CZ__PICKLE_OBJECT || object->count < 2 ||
+        strcmp(cz__pickle_item(p, object, 0)->global->name, class_name) != 0)
+        return NULL;
+    return cz__pickle_get(p, cz__pickle_item(p, object, 1), attribute);
+}
+
 const char *cz__pickle_kind_name(cz__pickle_kind kind)
 {
     static const char *const names[] = {
@@ -159,6 +168,7 @@ const char *cz__pickle_kind_name(cz__pickle_kind kind)
         [CZ__PICKLE_GLOBAL] = "a name",
         [CZ__PICKLE_PERSISTENT] = "a storage",
         [CZ__PICKLE_CALL] = "a tensor",
+        [CZ__PICKLE_OBJECT] = "an object of torch's",
         [CZ__PICKLE_OPAQUE] = "an object of Python's",
     };
     return names[kind];
@@ -290,4 +300,66 @@ void cz__pickle_begin_list(cz__pickling *p)
 void cz__pickle_end_list(cz__pickling *p)
 {
     cz__pickle_op(p, CZ__PICKLE_OP_APPENDS);
+}
+
+/* ---- values that are copied ---- */
+
+enum { MOST_DEPTH = 64 };
+
+typedef struct copying {
+    cz__pickling *to;
+    const cz__pickle *from;
+    size_t most;
+    cz__pickle_other other;
+    void *context;
+} copying;
+
+static cz_status copy_value(const copying *c, const cz__pickle_value *v, int depth)
+{
+    if (c->to->out.count > c->most)
+        return cz__fail(CZ_ERR_FORMAT, "the same values again and again, or in themselves");
+    switch (depth < MOST_DEPTH ? v->kind : CZ__PICKLE_OPAQUE) {
+    case CZ__PICKLE_NONE:
+        cz__pickle_put_none(c->to);
+        return CZ_OK;
+    case CZ__PICKLE_BOOL:
+        cz__pickle_put_bool(c->to, v->integer != 0);
+        return CZ_OK;
+    case CZ__PICKLE_INTEGER:
+        cz__pickle_put_integer(c->to, v->integer);
+        return CZ_OK;
+    case CZ__PICKLE_REAL:
+        cz__pickle_put_real(c->to, v->real);
+        return CZ_OK;
+    case CZ__PICKLE_TEXT:
+        cz__pickle_put_text(c->to, v->text);
+        return CZ_OK;
+    case CZ__PICKLE_LIST:
+        cz__pickle_begin_list(c->to);
+        break;
+    case CZ__PICKLE_DICT:
+        cz__pickle_begin_dict(c->to);
+        break;
+    case CZ__PICKLE_TUPLE:
+        cz__pickle_op(c->to, CZ__PICKLE_OP_MARK);
+        break;
+    default:
+        return c->other(c->to, v, c->context);
+    }
+    for (int64_t i = 0; i < v->count; i++)
+        CZ_TRY(copy_value(c, cz__pickle_item(c->from, v, i), depth + 1));
+    if (v->kind == CZ__PICKLE_LIST)
+        cz__pickle_end_list(c->to);
+    else if (v->kind == CZ__PICKLE_DICT)
+        cz__pickle_end_dict(c->to);
+    else
+        cz__pickle_op(c->to, CZ__PICKLE_OP_TUPLE);
+    return CZ_OK;
+}
+
+cz_status cz__pickle_copy(cz__pickling *to, const cz__pickle *from, const cz__pickle_value *value,
+                          size_t most, cz__pickle_other other, void *context)
+{
+    const copying c = {to, from, most, other, context};
+    return copy_value(&c, value, 0);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/python/torch2.sh BUILD FOLDER: the Python tests with the newest PyTorch that pip finds, in a
-# virtual environment in FOLDER, which is kept.
+# tests/python/torch2.sh BUILD FOLDER: the Python tests, and folders of torch.distributed.checkpoint,
+# with the newest PyTorch that pip finds, in a virtual environment in FOLDER, which is kept.
 set -eu
 build=$(cd "$1" && pwd)
 folder=$2
@@ -14,4 +14,5 @@ export CZERO_LIBRARY="$build/libczero.so" CZERO_TOOL="$build/tools/czero"
 for test in core torch docs; do
     "$folder/bin/python" -W ignore "$here/test_$test.py"
 done
+"$folder/bin/python" "$here/../checkpoint/torch/folders.py" "$CZERO_TOOL"
 "$folder/bin/python" -c 'import torch; print("with PyTorch", torch.__version__)'
