@@ -224,8 +224,8 @@ static cz_status add_up_own(const cz_work *work, const void **sources, const cz_
     }
     return device->reduce(NULL, (cz_dtype)operation->header.dtype,
                           (cz_reduction)operation->header.reduction, work->group->size, sources,
-                          (int64_t)(run->bytes / operation->source.element_size),
-                          operation->result, out);
+                          (int64_t)(run->bytes / operation->source.element_size), operation->result,
+                          out);
 }
 
 /* This rank's stream, where it owns that alone. Each of the others has left out its own. */

@@ -407,6 +407,21 @@ class Training(Bits):
         with self.assertRaisesRegex(czero.ArgumentError, "state_dtype is 'f32', 'bf16' or 'f64'"):
             train(state_dtype="8 bits")
 
+    def test_sharded_values_of_16_bits_are_those_of_one_process(self):
+        def train(group, **options):
+            model = czero.Model()
+            values, gradients = np.ones(300, np.float16), np.full(300, 1 / 3, np.float16)
+            model.add("w", values, gradients)
+            optim = (czero.Zero(group, model, "adamw", lr=0.01, **options) if group else
+                     czero.Optim(model, "adamw", lr=0.01, **options))
+            for _ in range(3):
+                optim.step()
+            return values.tolist(), optim.fingerprint()
+        for options in ({}, {"master": "none", "state_dtype": "bf16", "seed": 3}):
+            alone = train(None, **options)
+            for rank in czero.launch(lambda group: train(group, **options), 2):
+                self.assertEqual(rank, alone)
+
     def test_plans_are_what_is_measured(self):
         def body(group):
             return czero.Zero(group, make_model()[0], "adamw").state_bytes

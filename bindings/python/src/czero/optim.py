@@ -360,7 +360,7 @@ class Zero(_Stepping):
 
     Args:
         group, model: kept alive.
-        rule, groups, threads, values: as for :class:`Optim`.
+        rule, groups, threads, master, state_dtype, seed, values: as for :class:`Optim`.
         partition: "elements" (even cuts of everything), "greedy" (whole parameters, as PyTorch's
             ZeroRedundancyOptimizer), "given" (to the ranks in `owners`), or, with `ddp`, "buckets"
             and "bucket_pieces".
@@ -390,18 +390,21 @@ class Zero(_Stepping):
                  ddp: DDP | None = None, overlap: str = "none", overlap_gather: bool = False,
                  parameters_as_bucket_view: bool = False,
                  moved: collections.abc.Callable[[int, typing.Any], None] | None = None,
-                 threads: int = 0, parts: Parts | None = None, **values):
+                 threads: int = 0, parts: Parts | None = None, master: str | None = None,
+                 state_dtype: str | None = None, seed: int = 0, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
         listed, handle, thrown = _Groups(model, groups), ctypes.c_void_p(), Thrown()
-        self._state_dtypes, self._whole = listed.state_dtypes, _is_whole(rule)
+        self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
+        self._whole = _is_whole(rule)
         options = c.cz_zero_options(
             partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
             gradients=choice("gradients", "cz_gradients", "CZ_GRADIENTS_", gradients),
             overlap=choice("overlap", "cz_overlap", "CZ_OVERLAP_", overlap),
             groups=listed.array if groups is not None else None, group_count=listed.count,
             overlap_gather=overlap_gather, threads=threads, ddp=ddp and ddp._ptr,
-            parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view)
+            parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view,
+            master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed)
         if owners is not None:
             owners = list(owners)
             options.owners = _limits.array(ctypes.c_int, owners, "owners")
