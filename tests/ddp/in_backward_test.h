@@ -24,6 +24,7 @@ typedef struct trial {
     bool tied;   /* one is complete at its second mark */
     bool join;   /* rank r has r + 1 inputs */
     bool keep;   /* buckets stay as they are */
+    bool seeded; /* ranks round by chance, each in its own way */
 } trial;
 
 typedef struct subject {
@@ -45,7 +46,7 @@ static inline void clear(subject *s)
 }
 
 /* Three groups with a rate and a decay of their own. */
-static inline cz_status create_optims(subject *s, const trial *t)
+static inline cz_status create_optims(subject *s, cz_group *group, const trial *t)
 {
     static const int64_t members[] = {8, 1, 3, 0, 2, 4, 7, 5, 6}, some[] = {3, 6, 8};
     const cz_param_group groups[] = {{.size = sizeof(cz_param_group),
@@ -64,6 +65,7 @@ static inline cz_status create_optims(subject *s, const trial *t)
         .size = sizeof(cz_param_group), .params = some, .param_count = 3, .hypers = NULL};
     const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
     cz_optim_options options = {sizeof options, groups, 3, 0, 0};
+    options.seed = t->seeded ? (uint64_t)cz_group_rank(group) : 0;
     CZ_TRY(cz_test_memory_create(&s->memory, &layout));
     s->optim_count = t->rules[1] ? 2 : 1;
     for (int k = 0; k < s->optim_count; k++) {
@@ -89,7 +91,7 @@ static inline cz_status create(subject *s, cz_group *group, const trial *t)
     buckets.bucket_bytes = buckets.first_bucket_bytes = t->bucket_bytes;
     buckets.find_unused = t->uneven;
     buckets.keep_buckets = t->keep;
-    CZ_TRY(create_optims(s, t));
+    CZ_TRY(create_optims(s, group, t));
     CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &buckets));
     CZ_TRY(cz_ddp_set_uses(s->ddp, TIED, t->tied ? 2 : 1));
     if (t->hook)

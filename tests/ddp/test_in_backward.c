@@ -154,7 +154,7 @@ static cz_status run_way(cz_group *group, const trial *t, training train_it)
 {
     subject s = {0}, reference = {0};
     cz_status status = create(&s, group, t);
-    THEN(create_optims(&reference, t));
+    THEN(create_optims(&reference, group, t));
     THEN(train_it(&s, &reference, group, t));
     clear(&s);
     clear(&reference);

@@ -80,6 +80,22 @@ TEST(what_is_wrong_on_one_rank)
         assert_ranks_ok(world, fail_body, NULL);
 }
 
+static cz_status seed_body(cz_group *group, void *context)
+{
+    const trial t = {.rules = {cz_rule_sgd()}, .bucket_bytes = 1, .seeded = true};
+    subject s = {0};
+    cz_status status = create(&s, group, &t);
+    THEN(cz_ddp_step_in_backward(s.ddp, s.in_backward));
+    THEN(expect(one_pass(&s, group, &t, 0, true), CZ_ERR_MISMATCH, "the seed of roundings is 1"));
+    clear(&s);
+    return status;
+}
+
+TEST(ranks_that_round_in_other_ways)
+{
+    assert_ranks_ok(3, seed_body, NULL);
+}
+
 /* Buckets before the failure are updated, on all ranks; the next pass goes on from there. */
 static cz_status hook_body(cz_group *group, void *context)
 {

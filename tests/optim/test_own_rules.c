@@ -222,6 +222,19 @@ TEST(whole_tensors)
     cz_model_destroy(&model);
 }
 
+/* They are given their slots as they are, so these are of the value's type. */
+TEST(whole_tensors_have_no_narrow_state)
+{
+    const cz_rule rule = reversing_rule();
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_model *model = make_model();
+    cz_optim *optim;
+    options.state_dtype = CZ_BF16;
+    assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, &options), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "state_dtype of parameter group 0 is bf16"));
+    cz_model_destroy(&model);
+}
+
 /* ---- memory ---- */
 
 static void try_without_memory(const cz_rule *rule)
