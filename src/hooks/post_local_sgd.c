@@ -62,11 +62,11 @@ static void cut(slice_exchange *x)
 {
     const cz_group *group = cz__bucket_group(x->bucket);
     const int64_t count = cz__bucket_count(x->bucket);
-    const int ranks = cz_group_size(group);
+    const int ranks = cz_group_size(group), block = x->block > 0 ? x->block : 1;
     int k = 0;
     for (int r = 0; r < ranks; r++)
         if (x->slices[r]) {
-            x->slices[r] = count / x->block + (k < count % x->block);
+            x->slices[r] = count / block + (k < count % block);
             x->mine[r] = 1;
             k++;
         }

@@ -392,7 +392,7 @@ static bool is_the_file(const cz__exporting *e, int number, const struct stat *a
 
 static cz_status open_again(cz__exporting *e, int number, const char *path, int *error)
 {
-    struct stat about;
+    struct stat about = {0};
     const int file = cz__open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
     *error = file < 0 || fstat(file, &about) != 0 ? errno : 0;
     if (*error == 0 && is_the_file(e, number, &about)) {

@@ -185,7 +185,7 @@ CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
         sources = packed;
         source_count = there.count;
     }
-    if (source_count == 1 && sizeof(RESULT) == sizeof(ELEMENT))
+    if (source_count == 1 && sizeof *out == sizeof(ELEMENT))
         memmove(out, sources[0], (size_t)count * sizeof *out);
     else if (source_count == 1)
         CZ_TYPED(fold_few)(false, false, 1, 1, sources, count, out);
