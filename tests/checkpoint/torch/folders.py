@@ -64,6 +64,7 @@ def ranks(world, body, *arguments):
         if child == 0:
             code = 1
             try:
+                torch.set_num_threads(1)  # its pool does not live through fork(): here, before threads race for a new one
                 store = "file://" + os.path.join(arguments[0], "store-%s-%d" % (body.__name__, world))
                 dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world)
                 body(rank, world, *arguments)
