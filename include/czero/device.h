@@ -33,6 +33,14 @@ typedef enum cz_reduction {
 typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const void *grad,
                                  void *const *slots, const double *coefficients, unsigned flags);
 
+/** First pass over `count` elements of a parameter: it may update the slots, and adds terms to the
+ *  parameter's sums (cz_sum_add(), faster with many at once). Terms that depend on their
+ *  element alone make the sums, and all that follows, the same whatever the shards are. The rest is
+ *  as for cz_update_kernel, which runs in the second pass. */
+typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, const void *grad,
+                               void *const *slots, const double *coefficients, unsigned flags,
+                               cz_sum *sums);
+
 /** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are
  *  in use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
@@ -99,6 +107,9 @@ typedef struct cz_device {
      *  CZ_ERR_UNSUPPORTED: another type. */
     cz_status (*refresh)(void *queue, cz_dtype dtype, const void *values, float *copies,
                          int64_t count);
+    /** Optional: the first pass of a built-in update rule with partial sums for these types, NULL
+     *  if there is none. */
+    cz_sums_kernel (*find_sums)(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

@@ -82,14 +82,6 @@ typedef struct cz_rule_step {
     void *context;        /**< the rule's own */
 } cz_rule_step;
 
-/** First pass over `count` elements of a parameter: it may update the slots, and adds terms to the
- *  parameter's sums (cz_sum_add(), faster with many at once). Terms that depend on their
- *  element alone make the sums, and all that follows, the same whatever the shards are. The rest is
- *  as for cz_update_kernel, which runs in the second pass. */
-typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, const void *grad,
-                               void *const *slots, const double *coefficients, unsigned flags,
-                               cz_sum *sums);
-
 /** What a rule that needs whole tensors is given of one. */
 typedef struct cz_tensor_update {
     size_t size;                /**< of this struct in the library, as in cz_rule_step */
@@ -146,7 +138,7 @@ typedef struct cz_rule {
                                     cz_dtype state, void *context);
     /** Partial sums over all elements of a parameter between two passes, at most CZ_RULE_SUMS. They
      *  are exact, so they do not depend on cuts, order and the number of ranks. With them,
-     *  find_sums and combine are required. */
+     *  find_sums (which may ask the device's) and combine are required. */
     int sum_count;
     cz_sums_kernel (*find_sums)(const cz_device *device, cz_dtype param, cz_dtype grad,
                                 cz_dtype state, void *context);

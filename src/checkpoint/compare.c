@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"
@@ -36,7 +37,7 @@ static void print_shape(char *text, size_t size, const cz__stored *stored)
 static bool is_exact(cz_dtype from, cz_dtype to)
 {
     return from == to || (from == CZ_F32 && to == CZ_F64) ||
-           ((from == CZ_F16 || from == CZ_BF16) && (to == CZ_F32 || to == CZ_F64));
+           (cz__has_16_bits(from) && (to == CZ_F32 || to == CZ_F64));
 }
 
 static bool types_fit(cz_dtype from, cz_dtype to, bool convert)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "czero/tensor.h"
@@ -229,7 +230,7 @@ static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
     size_t longest = 0;
     for (int b = 0; b < ddp->bucket_count; b++) {
         const cz_bucket *bucket = &ddp->buckets[b];
-        const bool is_narrow = bucket->dtype == CZ_F16 || bucket->dtype == CZ_BF16;
+        const bool is_narrow = cz__has_16_bits(bucket->dtype);
         const size_t bytes =
             is_narrow && pool == &ddp->reductions ? 2 * bucket->bytes : bucket->bytes;
         longest = bytes > longest ? bytes : longest;

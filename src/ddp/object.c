@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/dtype.h"
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -57,7 +58,7 @@ bool cz__ddp_gives_means(const cz_ddp *ddp)
 
 bool cz__ddp_widens(const cz_bucket *bucket)
 {
-    return bucket->ddp->gives_means && (bucket->dtype == CZ_F16 || bucket->dtype == CZ_BF16);
+    return bucket->ddp->gives_means && cz__has_16_bits(bucket->dtype);
 }
 
 bool cz__ddp_values_take_turns(const cz_ddp *ddp)

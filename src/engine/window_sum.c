@@ -5,6 +5,7 @@
  * 16-bit types stay f32 until the end. */
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/status.h"
 #include "engine/window.h"
 
@@ -28,7 +29,7 @@ static bool is_arithmetic(const cz_work *work)
 /* Are sums wider than elements? */
 static bool is_wide(const cz_work *work)
 {
-    return (dtype_of(work) == CZ_F16 || dtype_of(work) == CZ_BF16) && is_arithmetic(work);
+    return cz__has_16_bits(dtype_of(work)) && is_arithmetic(work);
 }
 
 static size_t subtree_bytes(const cz_work *work, const cz__subtree *subtree, size_t chunk_bytes)

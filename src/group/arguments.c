@@ -4,12 +4,8 @@
 
 #include <inttypes.h>
 
+#include "base/dtype.h"
 #include "base/status.h"
-
-static bool is_floating(cz_dtype dtype)
-{
-    return dtype == CZ_F32 || dtype == CZ_F64 || dtype == CZ_F16 || dtype == CZ_BF16;
-}
 
 cz_status cz__check_buffer(const char *name, const void *buffer, int64_t count, int blocks,
                            cz_dtype dtype)
@@ -43,10 +39,10 @@ cz_status cz__check_reduction(const char *name, cz_reduction reduction, cz_dtype
 {
     if (reduction < CZ_SUM || reduction > CZ_OR)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)reduction);
-    if (reduction == CZ_AVERAGE && !is_floating(dtype))
+    if (reduction == CZ_AVERAGE && !cz__is_floating(dtype))
         return cz__fail(CZ_ERR_UNSUPPORTED, "%s: the average of %s is not defined", name,
                         cz_dtype_name(dtype));
-    if ((reduction == CZ_AND || reduction == CZ_OR) && is_floating(dtype))
+    if ((reduction == CZ_AND || reduction == CZ_OR) && cz__is_floating(dtype))
         return cz__fail(CZ_ERR_UNSUPPORTED, "%s: the bitwise %s of %s is not defined", name,
                         reduction == CZ_AND ? "and" : "or", cz_dtype_name(dtype));
     return CZ_OK;

@@ -3,6 +3,7 @@
 #ifndef CZ_OPTIM_OBJECT_H
 #define CZ_OPTIM_OBJECT_H
 
+#include "base/dtype.h"
 #include "base/kernel_threads.h"
 #include "optim/optim.h"
 #include "rule/rule.h"
@@ -159,10 +160,6 @@ cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard);
  * those that its values use now. */
 unsigned cz__optim_slots_of(const cz_optim *optim, int64_t param, unsigned slots);
 unsigned cz__optim_slots_in_use(const cz_optim *optim, int64_t param);
-static inline bool cz__has_16_bits(cz_dtype dtype)
-{
-    return dtype == CZ_F16 || dtype == CZ_BF16;
-}
 /* The type of the gradient that updates are given of it; bytes of an element of that, and of a
  * slot. */
 static inline cz_dtype cz__optim_given_dtype(const cz_optim *optim, int64_t param)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -162,7 +163,7 @@ static cz_status fill_plan(cz__plan_draft *d)
         p++;
     }
     plan->element_size = plan->slot_size = cz_dtype_size(plan->dtype);
-    if ((plan->dtype == CZ_F16 || plan->dtype == CZ_BF16) && !plan->options.rule->update_tensor) {
+    if (cz__has_16_bits(plan->dtype) && !plan->options.rule->update_tensor) {
         plan->slot_size = sizeof(float);
         plan->slots++;
     }

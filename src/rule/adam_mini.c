@@ -3,7 +3,6 @@
  * moment, is a parameter. The first pass adds up the squares of the gradient, and counts them. */
 #include "device/coefficients.h"
 #include "rule/rule.h"
-#include "rule/sums.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, MAXIMIZE, HYPER_COUNT };
 
@@ -36,28 +35,6 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
     coefficients[CZ__ADAM_MINI_DECAY] = 1 - h[LR] * h[WEIGHT_DECAY];
 }
 
-static void add_sums(cz_dtype dtype, int64_t count, const void *grad, cz_sum *sums)
-{
-    cz__sums_add_squares(dtype, count, grad, &sums[0]);
-    cz_sum_add(&sums[1], 1, &(double){(double)count});
-}
-
-CZ__SUMS_KERNEL(add_sums_f32)
-{
-    add_sums(CZ_F32, count, grad, sums);
-}
-
-CZ__SUMS_KERNEL(add_sums_f64)
-{
-    add_sums(CZ_F64, count, grad, sums);
-}
-
-static cz_sums_kernel find_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
-                                cz_dtype state, void *context)
-{
-    return cz__sums_choose(device, param, grad, state, add_sums_f32, add_sums_f64);
-}
-
 static void combine(const cz_rule_step *step, const double *sums, double *coefficients,
                     unsigned *flags)
 {
@@ -76,7 +53,8 @@ const cz_rule *cz__rule_adam_mini(void)
         .slots_used = slots_used,
         .prepare = prepare,
         .sum_count = 2,
-        .find_sums = find_sums,
+        .find_sums = cz__rule_device_sums,
+        .context = (void *)"adam_mini",
         .combine = combine,
     };
     return &rule;

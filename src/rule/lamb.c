@@ -3,7 +3,6 @@
  * date and adds the squares of the parameter and of its move to two sums. */
 #include "device/coefficients.h"
 #include "rule/rule.h"
-#include "rule/sums.h"
 
 enum {
     LR,
@@ -56,43 +55,6 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
     coefficients[CZ__LAMB_DECAY] = h[WEIGHT_DECAY];
 }
 
-/* Moves of a block at a time, so that they stay in the nearest cache. */
-CZ__SUMS_KERNEL(add_sums_f32)
-{
-    const cz_update_kernel moves_of =
-        cz__cpu_find_update(cz__cpu_kernels_chosen(), "lamb_moves", CZ_F32, CZ_F32, CZ_F32);
-    const float *p = param, *g = grad;
-    float moves[CZ__SUM_TERMS], *m = slots[0], *v = slots[1];
-    for (int64_t begin = 0; begin < count; begin += CZ__SUM_TERMS) {
-        const int64_t size = count - begin < CZ__SUM_TERMS ? count - begin : CZ__SUM_TERMS;
-        moves_of(queue, size, (void *)(uintptr_t)(p + begin), g + begin,
-                 (void *[]){m + begin, v + begin, moves}, coefficients, flags);
-        cz__sums_add_squares(CZ_F32, size, moves, &sums[1]);
-    }
-    cz__sums_add_squares(CZ_F32, count, param, &sums[0]);
-}
-
-CZ__SUMS_KERNEL(add_sums_f64)
-{
-    const cz_update_kernel moves_of =
-        cz__cpu_find_update(cz__cpu_kernels_chosen(), "lamb_moves", CZ_F64, CZ_F64, CZ_F64);
-    const double *p = param, *g = grad;
-    double moves[CZ__SUM_TERMS], *m = slots[0], *v = slots[1];
-    for (int64_t begin = 0; begin < count; begin += CZ__SUM_TERMS) {
-        const int64_t size = count - begin < CZ__SUM_TERMS ? count - begin : CZ__SUM_TERMS;
-        moves_of(queue, size, (void *)(uintptr_t)(p + begin), g + begin,
-                 (void *[]){m + begin, v + begin, moves}, coefficients, flags);
-        cz__sums_add_squares(CZ_F64, size, moves, &sums[1]);
-    }
-    cz__sums_add_squares(CZ_F64, count, param, &sums[0]);
-}
-
-static cz_sums_kernel find_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
-                                cz_dtype state, void *context)
-{
-    return cz__sums_choose(device, param, grad, state, add_sums_f32, add_sums_f64);
-}
-
 static void combine(const cz_rule_step *step, const double *sums, double *coefficients,
                     unsigned *flags)
 {
@@ -112,7 +74,8 @@ const cz_rule *cz__rule_lamb(void)
         .slots_used = slots_used,
         .prepare = prepare,
         .sum_count = 2,
-        .find_sums = find_sums,
+        .find_sums = cz__rule_device_sums,
+        .context = (void *)"lamb",
         .combine = combine,
     };
     return &rule;

@@ -40,6 +40,10 @@
     .slot_count = sizeof(of_slots) / sizeof *(of_slots), .slots = of_slots
 /* clang-format on */
 
+/* find_sums of a built-in rule: the device's, where it has one. `context`: the rule's name. */
+cz_sums_kernel cz__rule_device_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
+                                    cz_dtype state, void *context);
+
 /* Can this library work with the table? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED (another ABI). */
 cz_status cz__rule_check_table(const cz_rule *rule);
 

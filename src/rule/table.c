@@ -276,6 +276,12 @@ static cz_status check_passes(const cz_rule *rule)
     return CZ_OK;
 }
 
+cz_sums_kernel cz__rule_device_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
+                                    cz_dtype state, void *context)
+{
+    return device->find_sums ? device->find_sums(context, param, grad, state) : NULL;
+}
+
 cz_status cz__rule_check_table(const cz_rule *rule)
 {
     CZ_TRY(check_size(rule));

@@ -2,6 +2,7 @@
 /* The model: parameters and buffers in the order in which they were added, found by name. */
 #include <inttypes.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -406,7 +407,7 @@ size_t cz__model_bytes(int64_t params, int64_t buffers, size_t name_bytes)
 
 bool cz__converts(cz_dtype dtype)
 {
-    return dtype == CZ_F32 || dtype == CZ_F64 || dtype == CZ_F16 || dtype == CZ_BF16;
+    return cz__is_floating(dtype);
 }
 
 void cz__convert(cz_dtype to_type, void *to, cz_dtype from_type, const void *from, int64_t count)

@@ -79,8 +79,9 @@ static cz_status add_block(cz__bucket_view *view, const cz_zero *zero, const cz_
     void *memory = NULL;
     for (int64_t p = 0; p < zero->param_count; p++)
         if (in_group(zero, p) && device_of(zero, p) == device)
-            bytes = aligned_for(zero, p, bytes) + value_bytes(zero, p);
-    bytes += (size_t)zero->param_count * (zero->kind_count > 1 ? sizeof(double) : 0);
+            bytes += value_bytes(zero, p);
+    if (zero->kind_count > 1) /* what lies between values, in whatever order they are */
+        bytes += (size_t)zero->param_count * sizeof(double);
     bucket_block *block = cz__calloc(1, sizeof *block);
     if (!block)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for buckets of parameters");

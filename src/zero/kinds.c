@@ -2,6 +2,7 @@
 /* Types: a model may mix them, and an operation moves elements of one type, so a step makes one for
  * each kind of parameters. The mean of 16-bit gradients is f32: it goes to the update without being
  * rounded. */
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "shard/shard.h"
@@ -63,11 +64,6 @@ int cz__zero_only_kind(const cz_zero *zero)
     return only;
 }
 
-static bool is_narrow(cz_dtype dtype)
-{
-    return dtype == CZ_F16 || dtype == CZ_BF16;
-}
-
 /* If somebody else does not round them. */
 static bool may_have_means(const cz_zero *zero)
 {
@@ -90,7 +86,7 @@ static int64_t place_means(const cz_zero *zero, const cz_shard_map *map, void **
     cz_span span;
     cz_span_iterate(map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span)) {
-        if (!is_narrow(zero->kinds[zero->kind_of[span.param]].gradient))
+        if (!cz__has_16_bits(zero->kinds[zero->kind_of[span.param]].gradient))
             continue;
         if (of)
             of[span.param] = (void *)((uintptr_t)memory + (uintptr_t)elements * sizeof(float) -
@@ -105,7 +101,7 @@ cz_status cz__zero_means_create(cz__zero_means *means, const cz_zero *zero, cons
     *means = (cz__zero_means){0};
     bool any = false;
     for (int k = 0; k < zero->kind_count; k++)
-        any = any || is_narrow(zero->kinds[k].gradient);
+        any = any || cz__has_16_bits(zero->kinds[k].gradient);
     if (!zero->ddp || !any || !may_have_means(zero))
         return CZ_OK;
     const size_t bytes = (size_t)place_means(zero, map, NULL, NULL) * sizeof(float);
@@ -127,16 +123,16 @@ void cz__zero_means_clear(cz__zero_means *means, const cz_zero *zero)
     *means = (cz__zero_means){0};
 }
 
-cz_dtype cz__zero_given_dtype(const cz_zero *zero, int kind)
-{
-    const cz_dtype gradient = zero->kinds[kind].gradient;
-    return is_narrow(gradient) && cz__zero_has_means(zero) ? CZ_F32 : gradient;
-}
-
 cz_dtype cz__zero_widest_given(const cz_zero *zero, int kind)
 {
     const cz_dtype gradient = zero->kinds[kind].gradient;
-    return is_narrow(gradient) && may_have_means(zero) ? CZ_F32 : gradient;
+    return cz__has_16_bits(gradient) && may_have_means(zero) ? CZ_F32 : gradient;
+}
+
+cz_dtype cz__zero_given_dtype(const cz_zero *zero, int kind)
+{
+    return cz__zero_has_means(zero) ? cz__zero_widest_given(zero, kind)
+                                    : zero->kinds[kind].gradient;
 }
 
 bool cz__zero_widens(const cz_zero *zero, int64_t param)

@@ -14,36 +14,6 @@ enum { WORLDS = 4 };
 
 /* ---- there and back ---- */
 
-static cz_status same_progress(trainee *a, trainee *b)
-{
-    cz_state_dict *wanted = NULL;
-    cz_status status = state_of(a, &wanted);
-    THEN(same_state(b, wanted, true));
-    cz_state_dict_destroy(&wanted);
-    return status;
-}
-
-static cz_status export_and_import(trainee *a, trainee *b, const job *j)
-{
-    cz_load_result result = CZ_LOAD_RESULT_INIT;
-    CZ_TRY(trainee_train(a));
-    CZ_TRY(trainee_step(b, 5));
-    CZ_TRY(trainee_export(a, j->path, 0));
-    cz_status status = cz_checkpoint_import(b->checkpoint, j->path, NULL, &result);
-    if (status == CZ_OK &&
-        (result.step != EXPORT_STEPS || !small_dict_is(result.common, EXPORT_STEPS)))
-        status = cz_fail(CZ_ERR_STATE, "another step or dictionary");
-    THEN(same_values(a, b));
-    THEN(same_progress(a, b));
-    small_result_clear(&result);
-    return status;
-}
-
-static cz_status there_and_back(cz_group *group, void *context)
-{
-    return with_two(group, context, export_and_import);
-}
-
 /* The same folder again and again: what is replaced goes, and nothing else stays. */
 TEST(there_and_back_whoever_writes_and_reads)
 {

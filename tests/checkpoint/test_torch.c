@@ -43,41 +43,6 @@ TEST(the_same_bytes_whoever_writes)
 
 /* ---- there and back ---- */
 
-static cz_status same_progress(trainee *a, trainee *b)
-{
-    cz_state_dict *wanted = NULL;
-    cz_status status = state_of(a, &wanted);
-    THEN(same_state(b, wanted, true));
-    cz_state_dict_destroy(&wanted);
-    return status;
-}
-
-static cz_status export_and_import(trainee *a, trainee *b, const job *j)
-{
-    cz_load_result result = CZ_LOAD_RESULT_INIT;
-    CZ_TRY(trainee_train(a));
-    CZ_TRY(trainee_step(b, 5));
-    CZ_TRY(trainee_export(a, j->path, 0));
-    cz_status status = cz_checkpoint_import(b->checkpoint, j->path, NULL, &result);
-    if (status == CZ_OK &&
-        (result.step != EXPORT_STEPS || !small_dict_is(result.common, EXPORT_STEPS)))
-        status = cz_fail(CZ_ERR_STATE, "another step or dictionary");
-    THEN(same_values(a, b));
-    THEN(same_progress(a, b));
-    small_result_clear(&result);
-    for (int k = 5; status == CZ_OK && k < 7; k++) {
-        status = trainee_step(a, k);
-        THEN(trainee_step(b, k));
-    }
-    THEN(same_values(a, b));
-    return status == CZ_OK ? same_progress(a, b) : status;
-}
-
-static cz_status there_and_back(cz_group *group, void *context)
-{
-    return with_two(group, context, export_and_import);
-}
-
 TEST(there_and_back)
 {
     job j;

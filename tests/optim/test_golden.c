@@ -2,7 +2,7 @@
 /* Recorded runs of PyTorch, and of the equations of rules that it has not, to the last bit:
  * parameters, state and step counts, in f32 and f64, at every kernel level; the parameters whole,
  * and cut into the spans of several ranks at awkward places. Rules with partial sums, which ranks
- * exchange, run whole on the CPU: elsewhere each way to shard them is compared with that. */
+ * exchange, run whole: elsewhere each way to shard them is compared with that. */
 #include "device/levels.h"
 #include "optim/optim.h"
 #include "support/cz_test.h"
@@ -323,12 +323,9 @@ static int replay_file(const char *file, const char *prefix, const char *rule)
         if (strncmp(cz_test_case_name(c), prefix, strlen(prefix)) != 0)
             continue;
         cases++;
-        if (cz_rule_find(rule)->sum_count > 0) {
-            replay(c, false, rule, cz_device_cpu(), &cuts[0]);
-            continue;
-        }
+        const size_t ways = cz_rule_find(rule)->sum_count > 0 ? 1 : sizeof cuts / sizeof *cuts;
         for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++)
-            for (size_t way = 0; way < sizeof cuts / sizeof *cuts; way++)
+            for (size_t way = 0; way < ways; way++)
                 if (level_device((cz__cpu_level)level))
                     replay(c, strstr(file, "lerp") != NULL, rule,
                            level_device((cz__cpu_level)level), &cuts[way]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Hyper-parameters: defaults, ranges, what is refused and in which words; coefficients. */
+#include "support/built_in_rules.h"
 #include "device/coefficients.h"
 #include "rule/rule.h"
 #include "support/cz_test.h"
@@ -8,54 +9,36 @@
 #include <math.h>
 #include <string.h>
 
-#define RULES 17
-
 static const cz_rule *const *rules(void)
 {
-    static const cz_rule *all[RULES];
-    static const cz_rule *(*const constructors[RULES])(void) = {cz_rule_sgd,
-                                                                cz_rule_adam,
-                                                                cz_rule_adamw,
-                                                                cz_rule_adamax,
-                                                                cz_rule_adadelta,
-                                                                cz_rule_adagrad,
-                                                                cz_rule_rmsprop,
-                                                                cz_rule_rprop,
-                                                                cz_rule_nadam,
-                                                                cz_rule_radam,
-                                                                cz_rule_lion,
-                                                                cz_rule_lamb,
-                                                                cz_rule_lars,
-                                                                cz_rule_ademamix,
-                                                                cz_rule_schedule_free_sgd,
-                                                                cz_rule_schedule_free_adamw,
-                                                                cz_rule_adam_mini};
-    for (int r = 0; r < RULES; r++)
+    static const cz_rule *all[BUILT_IN_RULES];
+    static const cz_rule *(*const constructors[BUILT_IN_RULES])(void) = {
+        cz_rule_sgd,
+        cz_rule_adam,
+        cz_rule_adamw,
+        cz_rule_adamax,
+        cz_rule_adadelta,
+        cz_rule_adagrad,
+        cz_rule_rmsprop,
+        cz_rule_rprop,
+        cz_rule_nadam,
+        cz_rule_radam,
+        cz_rule_lion,
+        cz_rule_lamb,
+        cz_rule_lars,
+        cz_rule_ademamix,
+        cz_rule_schedule_free_sgd,
+        cz_rule_schedule_free_adamw,
+        cz_rule_adam_mini};
+    for (int r = 0; r < BUILT_IN_RULES; r++)
         all[r] = constructors[r]();
     return all;
 }
 
 TEST(found_by_name)
 {
-    static const char *const names[RULES] = {"sgd",
-                                             "adam",
-                                             "adamw",
-                                             "adamax",
-                                             "adadelta",
-                                             "adagrad",
-                                             "rmsprop",
-                                             "rprop",
-                                             "nadam",
-                                             "radam",
-                                             "lion",
-                                             "lamb",
-                                             "lars",
-                                             "ademamix",
-                                             "schedule_free_sgd",
-                                             "schedule_free_adamw",
-                                             "adam_mini"};
-    for (int r = 0; r < RULES; r++) {
-        assert_ptr_equal(cz_rule_find(names[r]), rules()[r]);
+    for (int r = 0; r < BUILT_IN_RULES; r++) {
+        assert_ptr_equal(cz_rule_find(built_in_rules[r]), rules()[r]);
         assert_ok(cz__rule_check_table(rules()[r]));
     }
     assert_null(cz_rule_find("ada"));
@@ -198,7 +181,7 @@ TEST(defaults)
         {"adam_mini", "maximize", 0},
     };
     int places = 2; /* lr of sgd and lars */
-    for (int r = 0; r < RULES; r++)
+    for (int r = 0; r < BUILT_IN_RULES; r++)
         places -= rules()[r]->hyper_count;
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++, places++) {
         double values[16];
@@ -259,7 +242,7 @@ TEST(ranges)
     const double tries[] = {0,    -0.0, 0.5,      1,         nextafter(1, 0), nextafter(1, 2),
                             -1,   2,    -DBL_MIN, DBL_MAX,   -DBL_MAX,        DBL_TRUE_MIN,
                             1e30, NAN,  INFINITY, -INFINITY, -DBL_TRUE_MIN,   1e-300};
-    for (int r = 0; r < RULES; r++) {
+    for (int r = 0; r < BUILT_IN_RULES; r++) {
         for (int i = 0; i < rules()[r]->hyper_count; i++) {
             const char *name = rules()[r]->hypers[i].name;
             for (size_t t = 0; t < sizeof tries / sizeof *tries; t++) {

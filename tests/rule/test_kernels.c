@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The update kernels: the same bits wherever a span begins and ends, at every level, with every
  * option, and nothing beside the span is touched. */
+#include "support/built_in_rules.h"
 #include "device/cpu/cpu.h"
 #include "rule/rule.h"
 #include "support/cz_test.h"
@@ -62,21 +63,8 @@ static int list_variants(variant *out)
         out[count] = (variant){bits & 8 ? "adamw" : "adam", lists[count]};
         count++;
     }
-    static const char *const others[] = {"adamax",
-                                         "adadelta",
-                                         "adagrad",
-                                         "rmsprop",
-                                         "rprop",
-                                         "nadam",
-                                         "radam",
-                                         "lion",
-                                         "lamb",
-                                         "lars",
-                                         "ademamix",
-                                         "schedule_free_sgd",
-                                         "schedule_free_adamw",
-                                         "adam_mini"};
-    for (size_t r = 0; r < sizeof others / sizeof *others; r++)
+    enum { OTHERS = 3 }; /* the first ones are above */
+    for (int r = OTHERS; r < BUILT_IN_RULES; r++)
         for (int bits = 0; bits < 48; bits++) {
             const int lerp = bits / 16;
             const cz_hyper all[VALUES] = {
@@ -86,11 +74,11 @@ static int list_variants(variant *out)
                 {"alpha", lerp == 2 ? 0.3 : 0.9},          {"beta1", lerp == 2 ? 0.3 : 0.9},
                 {"nesterov", bits >> 2 & bits >> 3 & 1},   {"lr", 0.1}};
             assert_true(count < VARIANTS);
-            keep_known(cz_rule_find(others[r]), all, lists[count]);
-            out[count] = (variant){others[r], lists[count]};
+            keep_known(cz_rule_find(built_in_rules[r]), all, lists[count]);
+            out[count] = (variant){built_in_rules[r], lists[count]};
             bool fresh = true;
             for (int v = 0; v < count; v++)
-                fresh = fresh && (strcmp(out[v].rule, others[r]) != 0 ||
+                fresh = fresh && (strcmp(out[v].rule, built_in_rules[r]) != 0 ||
                                   memcmp(out[v].hypers, lists[count], sizeof lists[count]) != 0);
             count += fresh;
         }

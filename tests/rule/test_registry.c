@@ -1,36 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules known by name: built-in ones, those that a program registers, from several threads at
  * once. */
+#include "support/built_in_rules.h"
 #include "czero/rule.h"
 #include "support/cz_test.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { BUILT_IN = 17, THREADS = 4, EACH = 20 };
+enum { THREADS = 4, EACH = 20 };
 
 TEST(built_in_names)
 {
-    static const char *const names[BUILT_IN] = {"sgd",
-                                                "adam",
-                                                "adamw",
-                                                "adamax",
-                                                "adadelta",
-                                                "adagrad",
-                                                "rmsprop",
-                                                "rprop",
-                                                "nadam",
-                                                "radam",
-                                                "lion",
-                                                "lamb",
-                                                "lars",
-                                                "ademamix",
-                                                "schedule_free_sgd",
-                                                "schedule_free_adamw",
-                                                "adam_mini"};
-    for (int i = 0; i < BUILT_IN; i++)
-        assert_string_equal(cz_rule_name(i), names[i]);
-    assert_null(cz_rule_name(BUILT_IN));
+    for (int i = 0; i < BUILT_IN_RULES; i++)
+        assert_string_equal(cz_rule_name(i), built_in_rules[i]);
+    assert_null(cz_rule_name(BUILT_IN_RULES));
     assert_null(cz_rule_name(-1));
     assert_null(cz_rule_find(NULL));
 }
@@ -43,8 +27,8 @@ TEST(register)
     assert_null(cz_rule_find("mine"));
     assert_ok(cz_rule_register(&mine));
     assert_ptr_equal(cz_rule_find("mine"), &mine);
-    assert_string_equal(cz_rule_name(BUILT_IN), "mine");
-    assert_null(cz_rule_name(BUILT_IN + 1));
+    assert_string_equal(cz_rule_name(BUILT_IN_RULES), "mine");
+    assert_null(cz_rule_name(BUILT_IN_RULES + 1));
     again = *cz_rule_sgd();
     again.name = "mine";
     assert_int_equal(cz_rule_register(&again), CZ_ERR_STATE);
@@ -58,7 +42,7 @@ TEST(register)
     assert_int_equal(cz_rule_register(&again), CZ_ERR_UNSUPPORTED);
     assert_int_equal(cz_rule_register(NULL), CZ_ERR_ARGUMENT);
     assert_ptr_equal(cz_rule_find("mine"), &mine);
-    assert_null(cz_rule_name(BUILT_IN + 1));
+    assert_null(cz_rule_name(BUILT_IN_RULES + 1));
 }
 
 static cz_rule many[CZ_RULE_REGISTERED];
@@ -71,7 +55,7 @@ static void *register_all(void *count)
     for (int i = 0; i < THREADS * EACH; i++) {
         const cz_status status = cz_rule_register(&many[i]);
         *taken += status == CZ_OK;
-        if (cz_rule_find(names[i]) != &many[i] || !cz_rule_name(BUILT_IN + 1))
+        if (cz_rule_find(names[i]) != &many[i] || !cz_rule_name(BUILT_IN_RULES + 1))
             *taken += 1000000;
     }
     return NULL;
@@ -93,7 +77,7 @@ TEST(threads)
         all += taken[t];
     }
     assert_int_equal(all, THREADS * EACH);
-    assert_null(cz_rule_name(BUILT_IN + 1 + THREADS * EACH));
+    assert_null(cz_rule_name(BUILT_IN_RULES + 1 + THREADS * EACH));
 }
 
 TEST(no_room)

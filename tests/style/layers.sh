@@ -35,6 +35,8 @@ FNR == 1 {
     sub(/[">].*/, "", name)
     if (name ~ /\.\./) complain("includes " name ": paths start at src/")
     if (name == "czero/czero.h") complain("includes czero/czero.h, which includes all parts")
+    if (name ~ /^device\/cpu\// && here > rank["device"] && !public)
+        complain("includes " name ": only src/device/ knows what the CPU is made of")
     pieces = split(name, piece, "/")
     if (pieces < 2) next
     other = piece[1] == "czero" ? piece[2] : piece[1]

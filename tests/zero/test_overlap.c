@@ -3,6 +3,7 @@
  * groups, schedules, checkpoints, sub-groups, frozen and unused parameters, numbers of
  * micro-batches that change, marks in any order and from several threads, and every rule. Always
  * the bits of one unsharded process. */
+#include "zero/every_rule.h"
 #include "group/group_test.h"
 #include "support/passes.h"
 
@@ -218,33 +219,11 @@ TEST(marks_from_several_threads)
 
 TEST(every_rule)
 {
-    const struct {
-        const char *rule;
-        const cz_hyper *hypers;
-    } all[] = {
-        {"sgd", CZ_HYPERS({"lr", 0.01}, {"momentum", 0.9})},
-        {"adam", CZ_HYPERS({"amsgrad", 1})},
-        {"adamw", NULL},
-        {"adamax", CZ_HYPERS({"lerp", 1})},
-        {"adadelta", CZ_HYPERS({"weight_decay", 0.1})},
-        {"adagrad", CZ_HYPERS({"initial_accumulator_value", 0.25}, {"lr_decay", 0.5})},
-        {"rmsprop", CZ_HYPERS({"centered", 1}, {"momentum", 0.5})},
-        {"rprop", NULL},
-        {"nadam", CZ_HYPERS({"weight_decay", 0.1})},
-        {"radam", CZ_HYPERS({"beta2", 0.9}, {"weight_decay", 0.1}, {"decoupled_weight_decay", 1})},
-        {"lion", CZ_HYPERS({"weight_decay", 0.1})},
-        {"lamb", CZ_HYPERS({"lr", 0.01})},
-        {"lars", CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.1})},
-        {"ademamix", CZ_HYPERS({"alpha_warmup", 5}, {"beta3_warmup", 5})},
-        {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
-        {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
-        {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
-    };
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    for (int k = 0; k < EVERY_RULE; k++) {
         cz_test_passes t = plain();
-        t.rule = cz_rule_find(all[k].rule);
-        t.hypers = all[k].hypers;
+        t.rule = cz_rule_find(every_rule[k].rule);
+        t.hypers = every_rule[k].hypers;
         t.dtype = k % 2 ? CZ_F64 : CZ_F32;
-        check(t, all[k].rule);
+        check(t, every_rule[k].rule);
     }
 }

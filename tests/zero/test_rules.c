@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every built-in rule, sharded, has the bits of the unsharded optimizer: values, slots, scalars and
  * step counts, also of parameters that fall behind or are unfrozen. */
+#include "zero/every_rule.h"
 #include "support/cz_test.h"
 #include "support/training.h"
 
@@ -39,34 +40,12 @@ static void check(cz_test_training training)
 
 TEST(every_rule)
 {
-    const struct {
-        const char *rule;
-        const cz_hyper *hypers;
-    } all[] = {
-        {"sgd", CZ_HYPERS({"lr", 0.01}, {"momentum", 0.9})},
-        {"adam", NULL},
-        {"adamw", CZ_HYPERS({"amsgrad", 1})},
-        {"adamax", CZ_HYPERS({"lerp", 1})},
-        {"adadelta", CZ_HYPERS({"weight_decay", 0.1})},
-        {"adagrad", CZ_HYPERS({"initial_accumulator_value", 0.25}, {"lr_decay", 0.5})},
-        {"rmsprop", CZ_HYPERS({"centered", 1}, {"momentum", 0.5})},
-        {"rprop", NULL},
-        {"nadam", CZ_HYPERS({"weight_decay", 0.1})},
-        {"radam", CZ_HYPERS({"beta2", 0.9}, {"weight_decay", 0.1}, {"decoupled_weight_decay", 1})},
-        {"lion", CZ_HYPERS({"weight_decay", 0.1})},
-        {"lamb", CZ_HYPERS({"lr", 0.01})},
-        {"lars", CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.1})},
-        {"ademamix", CZ_HYPERS({"alpha_warmup", 5}, {"beta3_warmup", 5})},
-        {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
-        {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
-        {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
-    };
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    for (int k = 0; k < EVERY_RULE; k++) {
         cz_test_training training = {.param_count = PARAMS,
                                      .sizes = sizes,
                                      .dtype = k % 2 ? CZ_F64 : CZ_F32,
-                                     .rule = cz_rule_find(all[k].rule),
-                                     .hypers = all[k].hypers,
+                                     .rule = cz_rule_find(every_rule[k].rule),
+                                     .hypers = every_rule[k].hypers,
                                      .steps = 8,
                                      .edit = unfreeze};
         check(training);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's processor as a device: its memory is host memory, its queue is the calling thread. */
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
@@ -59,7 +60,7 @@ static cz_status cpu_fill(void *queue, cz_dtype dtype, double value, int64_t cou
     else if (dtype == CZ_F32)
         for (int64_t i = 0; i < count; i++)
             ((float *)to)[i] = (float)value;
-    else if (dtype == CZ_F16 || dtype == CZ_BF16)
+    else if (cz__has_16_bits(dtype))
         for (int64_t i = 0; i < count; i++)
             ((uint16_t *)to)[i] =
                 dtype == CZ_F16 ? cz__f16_from_f32((float)value) : cz__bf16_from_f32((float)value);
@@ -225,16 +226,6 @@ static cz_status cpu_add_print(void *queue, uint64_t key, cz_dtype dtype, int64_
     return CZ_OK;
 }
 
-cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,
-                                     cz_dtype param, cz_dtype grad, cz_dtype state)
-{
-    for (const cz__update_entry *entry = kernels->updates; entry->rule; entry++)
-        if (entry->dtype == param && entry->dtype == grad && entry->dtype == state &&
-            strcmp(entry->rule, rule) == 0)
-            return entry->kernel;
-    return NULL;
-}
-
 static cz_update_kernel cpu_find_update(const char *rule, cz_dtype param, cz_dtype grad,
                                         cz_dtype state)
 {
@@ -261,6 +252,7 @@ const cz_device *cz_device_cpu(void)
         .add_print = cpu_add_print,
         .convert_stochastic = cpu_convert_stochastic,
         .refresh = cpu_refresh,
+        .find_sums = cz__cpu_find_sums,
     };
     return &cpu;
 }

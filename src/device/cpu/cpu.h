@@ -90,6 +90,9 @@ void cz__cpu_add_terms(const cz__cpu_kernels *kernels, cz__sum_kind kind, int64_
 cz_status cz__cpu_add_squares(void *queue, cz_dtype dtype, int64_t count, const void *values,
                               cz_sum *sum);
 
+/* cz_device.find_sums */
+cz_sums_kernel cz__cpu_find_sums(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
+
 /* The kernel of an update rule in a table, NULL if there is none. */
 cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,
                                      cz_dtype param, cz_dtype grad, cz_dtype state);

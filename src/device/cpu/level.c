@@ -97,3 +97,13 @@ const cz__cpu_kernels *cz__cpu_kernels_chosen(void)
         warn(wish, kernels->level);
     return kernels;
 }
+
+cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,
+                                     cz_dtype param, cz_dtype grad, cz_dtype state)
+{
+    for (const cz__update_entry *entry = kernels->updates; entry->rule; entry++)
+        if (entry->dtype == param && entry->dtype == grad && entry->dtype == state &&
+            strcmp(entry->rule, rule) == 0)
+            return entry->kernel;
+    return NULL;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Many terms of an exact sum: a kernel adds up a block in a few doubles without loss; what it
  * cannot take is added term by term. */
+#include "base/dtype.h"
 #include "base/float_mode.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
@@ -89,7 +90,7 @@ cz_status cz__cpu_add_squares(void *queue, cz_dtype dtype, int64_t count, const 
         cz__cpu_add_terms(kernels, CZ__SUM_SQUARES_F32, count, values, sum);
     else if (dtype == CZ_F64)
         cz__cpu_add_terms(kernels, CZ__SUM_SQUARES_F64, count, values, sum);
-    else if (dtype == CZ_F16 || dtype == CZ_BF16)
+    else if (cz__has_16_bits(dtype))
         add_narrow(dtype, count, values, sum);
     else
         return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: squares of %s values", cz_dtype_name(dtype));

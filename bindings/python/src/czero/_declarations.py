@@ -248,6 +248,9 @@ class cz_sum(Struct):
 cz_update_kernel = CFUNCTYPE(None, c_void_p, c_int64, c_void_p, c_void_p, POINTER(c_void_p),
         POINTER(c_double), c_uint)
 
+cz_sums_kernel = CFUNCTYPE(None, c_void_p, c_int64, c_void_p, c_void_p, POINTER(c_void_p),
+        POINTER(c_double), c_uint, POINTER(cz_sum))
+
 
 class cz_device(Struct):
     _fields_ = [
@@ -271,6 +274,7 @@ class cz_device(Struct):
         ("convert_stochastic", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float),
                 c_int64, c_uint64, c_int64)),
         ("refresh", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float), c_int64)),
+        ("find_sums", CFUNCTYPE(cz_sums_kernel, c_char_p, c_int, c_int, c_int)),
     ]
 
 
@@ -407,9 +411,6 @@ class cz_rule_step(Struct):
         ("argument", c_void_p),
         ("context", c_void_p),
     ]
-
-cz_sums_kernel = CFUNCTYPE(None, c_void_p, c_int64, c_void_p, c_void_p, POINTER(c_void_p),
-        POINTER(c_double), c_uint, POINTER(cz_sum))
 
 
 class cz_tensor_update(Struct):
