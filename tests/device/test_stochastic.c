@@ -134,6 +134,8 @@ TEST(the_mean_of_a_million_draws_is_the_number)
         for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
             const double value = (double)numbers[n];
             double sum = 0, squares = 0;
+            if (types[t] == CZ_F16 && fabs(value) < 0x1p-40)
+                continue; /* none in a million goes up, and that says nothing of the error */
             for (int i = 0; i < DRAWS; i++)
                 from[i] = numbers[n];
             round_by_chance(types[t], from, DRAWS, 0x123456789abcdefu + n, 0, to);
@@ -143,7 +145,7 @@ TEST(the_mean_of_a_million_draws_is_the_number)
                 squares += off * off;
             }
             const double error = sqrt(squares) / DRAWS; /* of the mean */
-            if (!(fabs(sum / DRAWS) <= 4 * error) && fabs(value) > 0x1p-40)
+            if (!(fabs(sum / DRAWS) <= 4 * error))
                 fail_msg("%s of %a: the mean is off by %g, standard error %g",
                          cz_dtype_name(types[t]), value, sum / DRAWS, error);
         }

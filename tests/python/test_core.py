@@ -467,6 +467,7 @@ class OwnRules(Bits):
             rule = self.rule(self.adamw, **options)
             values, kept = self.train(None, rule)
             for name, value in train_alone()[0].items():  # the library's own
+                # the same equations, but NumPy rounds each of their steps to f32
                 np.testing.assert_allclose(values[name], value, rtol=1e-5)
             self.assertEqual(kept["rule"], "mine")
             for size in WORLDS:
@@ -602,6 +603,7 @@ class OtherWays(Bits):
             self.assertIn(name.lower(), czero.hooks())
             with self.subTest(name, given=given):
                 for gradient, state in czero.launch(self.reduce, 3, arguments=(name, given)):
+                    # 8 bits for 0 to 20: steps of 0.08
                     np.testing.assert_allclose(gradient, mean, rtol=2e-2, atol=0.1)
         before, after = czero.launch(
             lambda group: self.reduce(group, "fp16_compress",
