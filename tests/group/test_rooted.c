@@ -232,22 +232,6 @@ TEST(default_segments)
         expect_ok(world, 0, each_rank_large, NULL);
 }
 
-TEST(no_group)
-{
-    int64_t counts[] = {1};
-    float x = 0;
-    assert_int_equal(cz_reduce(NULL, &x, &x, 1, CZ_F32, CZ_SUM, 0, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_gather(NULL, &x, &x, 1, CZ_F32, 0, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_scatter(NULL, &x, &x, 1, CZ_F32, 0, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_all_to_all(NULL, &x, &x, 1, CZ_F32, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_all_gather_v(NULL, &x, &x, counts, CZ_F32, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_reduce_scatter_v(NULL, &x, &x, counts, CZ_F32, CZ_SUM, NULL),
-                     CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_gather_v(NULL, &x, &x, counts, CZ_F32, 0, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_scatter_v(NULL, &x, &x, counts, CZ_F32, 0, NULL), CZ_ERR_ARGUMENT);
-    assert_non_null(strstr(cz_last_error(), "scatter_v: group is NULL"));
-}
-
 TEST(wrong_arguments)
 {
     for (int world = 1; world <= 4; world++)
