@@ -32,67 +32,101 @@ static const void *widen_gradient(const cz_device *device, const cz__piece *piec
 
 /* Rounded by chance to where it came from. Both passes of a rule round its slots: apart. */
 static void bring_back(const cz_device *device, cz_dtype dtype, void *to, const void *wide,
-                       int64_t count, uint64_t key, int64_t slot, int64_t first)
+                       int64_t count, uint64_t key, int64_t first)
 {
     if (dtype != CZ_F32 && to)
-        (void)device->convert_stochastic(NULL, dtype, to, wide, count,
-                                         cz__fingerprint(key, &slot, sizeof slot), first);
+        (void)device->convert_stochastic(NULL, dtype, to, wide, count, key, first);
 }
 
 enum { SLOT_OF_VALUE = -1, SLOTS_OF_FIRST_PASS = CZ__RULE_SLOTS };
 
-/* `first` of the piece, `count` elements; with sums the rule's first pass. */
-static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
-                              const cz__prepared *prepared, const cz__span_memory *memory,
-                              int64_t first, int64_t count, cz_sum *sums)
+/* A piece, and what is the same for all of its tiles. */
+typedef struct mixed_piece {
+    const cz_optim *optim;
+    const cz__piece *piece;
+    const cz__prepared *prepared;
+    const cz__span_memory *memory;
+    const cz_device *device;
+    cz_dtype dtype, state; /* of the values, of what the rule keeps */
+    size_t size, gradient_size, state_size;
+    int rule_slots;
+    float *rows;
+    int64_t place;                      /* of its first element */
+    uint64_t key, keys[CZ__RULE_SLOTS]; /* of the value, of each slot */
+    cz_sum *sums;                       /* NULL, or for the rule's first pass */
+} mixed_piece;
+
+/* `first` of the piece, `count` elements. */
+static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
 {
-    const cz__local_span *span = &optim->shard.spans[piece->place];
-    const cz_device *device = span->device;
-    const cz_dtype state = optim->groups[span->group].state_dtype;
-    const cz_dtype dtype = cz__model_value(optim->model, span->param)->dtype;
-    const int64_t place = span->begin + piece->first + first;
-    const int rule_slots = cz__optim_rule_slots(optim);
-    float *rows = cz__optim_scratch(optim, device, piece->part);
-    char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
-    float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
+    const cz_optim *optim = m->optim;
+    const cz_device *device = m->device;
+    const cz__prepared *prepared = m->prepared;
+    const int64_t place = m->place + first;
+    float *rows = m->rows;
+    char *value = m->memory->value + (size_t)first * m->size;
+    float *master = optim->master_slot < 0 ? NULL : m->memory->slots[optim->master_slot];
     void *slots[CZ__RULE_SLOTS], *wide[CZ__RULE_SLOTS], *param;
     const void *gradient = widen_gradient(
-        device, piece, memory->gradient + (size_t)first * cz_dtype_size(piece->dtype), count,
-        &rows);
+        device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size, count, &rows);
     if (master) {
         param = master += first;
-        (void)device->refresh(NULL, dtype, value, master, count);
+        (void)device->refresh(NULL, m->dtype, value, master, count);
     } else {
-        param = widen(device, dtype, value, count, &rows);
+        param = widen(device, m->dtype, value, count, &rows);
     }
-    for (int e = 0; e < rule_slots; e++) {
-        char *slot = memory->slots[e];
-        slots[e] = slot ? slot + (size_t)first * cz_dtype_size(state) : NULL;
-        wide[e] = slot ? widen(device, state, slots[e], count, &rows) : NULL;
+    for (int e = 0; e < m->rule_slots; e++) {
+        char *slot = m->memory->slots[e];
+        slots[e] = slot ? slot + (size_t)first * m->state_size : NULL;
+        wide[e] = slot ? widen(device, m->state, slots[e], count, &rows) : NULL;
     }
-    if (sums)
+    if (m->sums)
         optim->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
-                           prepared->flags, sums);
+                           prepared->flags, m->sums);
     else
         optim->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
-    for (int e = 0; e < rule_slots; e++)
-        bring_back(device, state, slots[e], wide[e], count, prepared->key,
-                   sums ? e + SLOTS_OF_FIRST_PASS : e, place);
-    if (sums)
+    for (int e = 0; e < m->rule_slots; e++)
+        bring_back(device, m->state, slots[e], wide[e], count, m->keys[e], place);
+    if (m->sums)
         return;
     if (master)
-        (void)device->convert(NULL, dtype, value, CZ_F32, master, count);
+        (void)device->convert(NULL, m->dtype, value, CZ_F32, master, count);
     else
-        bring_back(device, dtype, value, param, count, prepared->key, SLOT_OF_VALUE, place);
+        bring_back(device, m->dtype, value, param, count, m->key, place);
 }
 
+static uint64_t key_of_slot(const cz__prepared *prepared, int64_t slot)
+{
+    return cz__fingerprint(prepared->key, &slot, sizeof slot);
+}
+
+/* Tiles begin where blocks of the roundings by chance do. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums)
 {
-    for (int64_t first = 0; first < piece->count; first += CZ__TILE) {
+    const cz__local_span *span = &optim->shard.spans[piece->place];
+    mixed_piece m = {.optim = optim,
+                     .piece = piece,
+                     .prepared = prepared,
+                     .memory = memory,
+                     .device = span->device,
+                     .dtype = cz__model_value(optim->model, span->param)->dtype,
+                     .state = optim->groups[span->group].state_dtype,
+                     .gradient_size = cz_dtype_size(piece->dtype),
+                     .rule_slots = cz__optim_rule_slots(optim),
+                     .rows = cz__optim_scratch(optim, span->device, piece->part),
+                     .place = span->begin + piece->first,
+                     .key = key_of_slot(prepared, SLOT_OF_VALUE),
+                     .sums = sums};
+    m.size = cz_dtype_size(m.dtype);
+    m.state_size = cz_dtype_size(m.state);
+    for (int e = 0; e < m.rule_slots; e++)
+        m.keys[e] = key_of_slot(prepared, sums ? e + SLOTS_OF_FIRST_PASS : e);
+    for (int64_t first = 0, some; first < piece->count; first += some) {
         const int64_t left = piece->count - first;
-        update_mixed_tile(optim, piece, prepared, memory, first, left < CZ__TILE ? left : CZ__TILE,
-                          sums);
+        some = CZ__TILE - (m.place + first) % CZ__TILE;
+        some = left < some ? left : some;
+        update_tile(&m, first, some);
     }
 }
