@@ -565,6 +565,10 @@ class cz_in_backward_options(Struct):
         ("size", c_size_t),
         ("released", CFUNCTYPE(None, c_int64, c_void_p, c_void_p)),
         ("context", c_void_p),
+        ("background", c_int32),
+        ("undo", c_int32),
+        ("undo_bytes", c_uint64),
+        ("group", c_void_p),
     ]
 
 
@@ -1260,6 +1264,7 @@ FUNCTIONS = {
     "cz_in_backward_create": (c_int, [POINTER(c_void_p), POINTER(c_void_p), c_int64,
             POINTER(cz_in_backward_options)]),
     "cz_in_backward_destroy": (None, [POINTER(c_void_p)]),
+    "cz_in_backward_end": (c_int, [c_void_p, POINTER(cz_step_options), POINTER(cz_step_result)]),
     "cz_in_backward_mark_ready": (c_int, [c_void_p, c_int64, c_void_p]),
     "cz_join_begin": (c_int, [POINTER(c_void_p), c_void_p, POINTER(cz_joinable), c_int,
             POINTER(cz_join_options)]),
