@@ -47,6 +47,7 @@ typedef struct mixed_piece {
     const cz__prepared *prepared;
     const cz__span_memory *memory;
     const cz_device *device;
+    const cz__rule_use *use;
     cz_dtype dtype, state; /* of the values, of what the rule keeps */
     size_t size, gradient_size, state_size;
     int rule_slots;
@@ -81,10 +82,10 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
         wide[e] = slot ? widen(device, m->state, slots[e], count, &rows) : NULL;
     }
     if (m->sums)
-        optim->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
-                           prepared->flags, m->sums);
+        m->use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
+                            prepared->flags, m->sums);
     else
-        optim->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
+        m->use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
     for (int e = 0; e < m->rule_slots; e++)
         bring_back(device, m->state, slots[e], wide[e], count, m->keys[e], place);
     if (m->sums)
@@ -111,10 +112,11 @@ void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                      .prepared = prepared,
                      .memory = memory,
                      .device = span->device,
+                     .use = cz__optim_use(optim, span->group),
                      .dtype = cz__model_value(optim->model, span->param)->dtype,
                      .state = optim->groups[span->group].state_dtype,
                      .gradient_size = cz_dtype_size(piece->dtype),
-                     .rule_slots = cz__optim_rule_slots(optim),
+                     .rule_slots = cz__optim_use(optim, span->group)->slot_count,
                      .rows = cz__optim_scratch(optim, span->device, piece->part),
                      .place = span->begin + piece->first,
                      .key = key_of_slot(prepared, SLOT_OF_VALUE),
