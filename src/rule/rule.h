@@ -98,5 +98,6 @@ const cz_rule *cz__rule_ademamix(void);
 const cz_rule *cz__rule_schedule_free_sgd(void);
 const cz_rule *cz__rule_schedule_free_adamw(void);
 const cz_rule *cz__rule_adam_mini(void);
+const cz_rule *cz__rule_muon(void);
 
 #endif

@@ -254,6 +254,7 @@ const cz_device *cz_device_cpu(void)
         .convert_stochastic = cpu_convert_stochastic,
         .refresh = cpu_refresh,
         .find_sums = cz__cpu_find_sums,
+        .matmul = cz__cpu_matmul,
     };
     return &cpu;
 }

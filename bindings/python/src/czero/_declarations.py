@@ -252,6 +252,24 @@ cz_sums_kernel = CFUNCTYPE(None, c_void_p, c_int64, c_void_p, c_void_p, POINTER(
         POINTER(c_double), c_uint, POINTER(cz_sum))
 
 
+class cz_matmul(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("inner", c_int64),
+        ("transposed_a", c_bool),
+        ("transposed_b", c_bool),
+        ("alpha", c_double),
+        ("beta", c_double),
+        ("a", c_void_p),
+        ("b", c_void_p),
+        ("addend", c_void_p),
+        ("c", c_void_p),
+        ("scratch", c_void_p),
+    ]
+
+
 class cz_device(Struct):
     _fields_ = [
         ("abi", c_uint32),
@@ -275,6 +293,7 @@ class cz_device(Struct):
                 c_int64, c_uint64, c_int64)),
         ("refresh", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float), c_int64)),
         ("find_sums", CFUNCTYPE(cz_sums_kernel, c_char_p, c_int, c_int, c_int)),
+        ("matmul", CFUNCTYPE(c_int, c_void_p, c_int, POINTER(cz_matmul))),
     ]
 
 
