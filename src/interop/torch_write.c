@@ -202,7 +202,7 @@ static cz_status put_group(writing *w, int64_t g, int64_t *number)
     for (int64_t i = 0; i < cz_state_dict_count(group); i++) {
         const char *key = cz_state_dict_key(group, i);
         double value;
-        if (is_torchs(w, key))
+        if (is_torchs(w, key) || cz_state_dict_kind(group, key) == CZ_STATE_TEXT) /* the rule */
             continue;
         CZ_TRY(cz_state_dict_get_real(group, key, &value));
         cz__pickle_put_text(&w->p, key);
