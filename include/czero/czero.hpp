@@ -501,12 +501,14 @@ class hypers
     std::vector<cz_hyper> list_;
 };
 
-/** A parameter group: {{0, 1, 2}, {{"lr", 1e-4}}}. */
+/** A parameter group: {{0, 1, 2}, {{"lr", 1e-4}}}; with a rule of its own:
+ *  {{3}, {{"lr", 0.1}}, cz_rule_sgd()}. */
 class param_group
 {
   public:
-    explicit param_group(std::vector<std::int64_t> params, hypers values = {})
-        : params_(std::move(params)), hypers_(std::move(values))
+    explicit param_group(std::vector<std::int64_t> params, hypers values = {},
+                         const cz_rule *rule = nullptr)
+        : params_(std::move(params)), hypers_(std::move(values)), rule_(rule)
     {
     }
     operator cz_param_group() const
@@ -515,12 +517,14 @@ class param_group
         group.params = params_.data();
         group.param_count = static_cast<std::int64_t>(params_.size());
         group.hypers = hypers_;
+        group.rule = rule_;
         return group;
     }
 
   private:
     std::vector<std::int64_t> params_;
     hypers hypers_;
+    const cz_rule *rule_;
 };
 
 /** Several, for options: param_groups groups({…, …}); options.groups = groups.data();

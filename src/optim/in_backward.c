@@ -248,6 +248,7 @@ void cz__in_backward_describe(cz__description *d, const void *context)
     for (int64_t k = 0; k < in_backward->count; k++) {
         cz__describe_rule(d, cz__optim_rule(in_backward->optims[k]));
         cz__describe_members(d, in_backward->optims[k]);
+        cz__describe_other_rules(d, in_backward->optims[k]);
         cz__describe_hypers(d, in_backward->optims[k]);
     }
 }

@@ -48,10 +48,11 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
 {
     const cz__local_span *span = &optim->shard.spans[piece->place];
     const cz_device *device = span->device;
+    const cz__rule_use *use = cz__optim_use(optim, span->group);
     const cz_dtype state = optim->groups[span->group].state_dtype;
     const cz_dtype dtype = cz__model_value(optim->model, span->param)->dtype;
     const int64_t place = span->begin + piece->first + first;
-    const int rule_slots = cz__optim_rule_slots(optim);
+    const int rule_slots = use->slot_count;
     float *rows = cz__optim_scratch(optim, device, piece->part);
     char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
     float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
@@ -71,10 +72,10 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
         wide[e] = slot ? widen(device, state, slots[e], count, &rows) : NULL;
     }
     if (sums)
-        optim->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
-                           prepared->flags, sums);
+        use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
+                         prepared->flags, sums);
     else
-        optim->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
+        use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
     for (int e = 0; e < rule_slots; e++)
         bring_back(device, state, slots[e], wide[e], count, prepared->key,
                    sums ? e + SLOTS_OF_FIRST_PASS : e, place);

@@ -483,6 +483,7 @@ class cz_param_group(Struct):
         ("hypers", POINTER(cz_hyper)),
         ("master", c_int),
         ("state_dtype", c_int),
+        ("rule", POINTER(cz_rule)),
     ]
 
 
