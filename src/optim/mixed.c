@@ -1,29 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* Updates where values, gradients or state are of another type than the one in which kernels
- * compute. What is of another one they get as tiles in f32, which are made, and brought back, while
- * all of it is in a cache: memory is gone through once. */
+/* Updates where values, gradients or state are of another type than the one in which rules compute.
+ * What is of another one kernels get as tiles in f32, which are made, and brought back, while all of
+ * it is in a cache: memory is gone through once. Rules over whole tensors get all of it at once. */
 #include "base/fingerprint.h"
 #include "optim/object.h"
 
-/* Elements in f32: where they are, or in the next row. */
-static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, float **rows)
+/* Scratch memory for arrays in f32. */
+typedef struct rows {
+    char *next;
+    size_t bytes; /* from one to the next */
+} rows;
+
+static float *take_row(rows *r)
 {
-    float *row = *rows;
+    float *row = (float *)(void *)r->next;
+    r->next += r->bytes;
+    return row;
+}
+
+/* Elements in f32: where they are, or in the next row. */
+static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, rows *r)
+{
     if (dtype == CZ_F32)
         return from;
-    *rows += CZ__ROW;
+    float *row = take_row(r);
     (void)device->convert(NULL, CZ_F32, row, dtype, from, count);
     return row;
 }
 
 /* The gradient, multiplied by what it is to be multiplied by. */
 static const void *widen_gradient(const cz_device *device, const cz__piece *piece, const void *from,
-                                  int64_t count, float **rows)
+                                  int64_t count, rows *r)
 {
-    float *row = *rows;
     if (piece->dtype == CZ_F32 && piece->factor == 1)
         return from;
-    *rows += CZ__ROW;
+    float *row = take_row(r);
     (void)device->convert(NULL, CZ_F32, row, piece->dtype, from, count);
     if (piece->factor != 1)
         (void)device->scale(NULL, CZ_F32, piece->factor, count, row);
@@ -39,6 +50,40 @@ static void bring_back(const cz_device *device, cz_dtype dtype, void *to, const 
                                          cz__fingerprint(key, &slot, sizeof slot), first);
 }
 
+/* ---- whole tensors: after the rule's own scratch memory rows of all elements ---- */
+
+static size_t own_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
+    cz_tensor given = *cz__model_value(optim->model, param);
+    given.dtype = optim->dtype;
+    return rule->scratch_bytes ? cz__slot_bytes(rule->scratch_bytes(&given, rule->context)) : 0;
+}
+
+static size_t tensor_row_bytes(const cz_optim *optim, int64_t param)
+{
+    return cz__slot_bytes((size_t)cz_tensor_count(cz__model_value(optim->model, param)) *
+                          sizeof(float));
+}
+
+size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const size_t count =
+        optim->is_mixed ? 2 + (size_t)cz__optim_use_of(optim, param)->slot_count : 0;
+    return own_scratch_bytes(optim, param) + count * tensor_row_bytes(optim, param);
+}
+
+static rows find_rows(const cz_optim *optim, const cz__local_span *span, int part)
+{
+    char *scratch = cz__optim_scratch(optim, span->device, part);
+    if (!cz__optim_use(optim, span->group)->rule->update_tensor)
+        return (rows){scratch, CZ__ROW * sizeof(float)};
+    return (rows){scratch + own_scratch_bytes(optim, span->param),
+                  tensor_row_bytes(optim, span->param)};
+}
+
+/* ---- updates ---- */
+
 enum { SLOT_OF_VALUE = -1, SLOTS_OF_FIRST_PASS = CZ__RULE_SLOTS };
 
 /* `first` of the piece, `count` elements; with sums the rule's first pass. */
@@ -53,27 +98,29 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
     const cz_dtype dtype = cz__model_value(optim->model, span->param)->dtype;
     const int64_t place = span->begin + piece->first + first;
     const int rule_slots = use->slot_count;
-    float *rows = cz__optim_scratch(optim, device, piece->part);
+    rows rows_left = find_rows(optim, span, piece->part);
     char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
     float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
     void *slots[CZ__RULE_SLOTS], *wide[CZ__RULE_SLOTS], *param;
     const void *gradient = widen_gradient(
         device, piece, memory->gradient + (size_t)first * cz_dtype_size(piece->dtype), count,
-        &rows);
+        &rows_left);
     if (master) {
         param = master += first;
         (void)device->refresh(NULL, dtype, value, master, count);
     } else {
-        param = widen(device, dtype, value, count, &rows);
+        param = widen(device, dtype, value, count, &rows_left);
     }
     for (int e = 0; e < rule_slots; e++) {
         char *slot = memory->slots[e];
         slots[e] = slot ? slot + (size_t)first * cz_dtype_size(state) : NULL;
-        wide[e] = slot ? widen(device, state, slots[e], count, &rows) : NULL;
+        wide[e] = slot ? widen(device, state, slots[e], count, &rows_left) : NULL;
     }
     if (sums)
         use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
                          prepared->flags, sums);
+    else if (use->rule->update_tensor)
+        cz__optim_update_tensor(optim, span->param, param, gradient, wide, prepared, piece->part);
     else
         use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
     for (int e = 0; e < rule_slots; e++)
@@ -91,9 +138,11 @@ void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums)
 {
-    for (int64_t first = 0; first < piece->count; first += CZ__TILE) {
+    const cz__local_span *span = &optim->shard.spans[piece->place];
+    const bool whole = cz__optim_use(optim, span->group)->rule->update_tensor != NULL;
+    for (int64_t first = 0, count; first < piece->count; first += count) {
         const int64_t left = piece->count - first;
-        update_mixed_tile(optim, piece, prepared, memory, first, left < CZ__TILE ? left : CZ__TILE,
-                          sums);
+        count = whole || left < CZ__TILE ? left : CZ__TILE;
+        update_mixed_tile(optim, piece, prepared, memory, first, count, sums);
     }
 }
