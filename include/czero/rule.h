@@ -153,6 +153,10 @@ typedef struct cz_rule {
     /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance.
      *  Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
+    /** With update_tensor(): tensors of 16 bits, their gradients and state come as copies in f32,
+     *  with masters and all that kernels have (docs/precision.md). Without it each comes as it is,
+     *  all of one type. */
+    bool in_f32;
 } cz_rule;
 
 /** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is

@@ -1,29 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* Updates where values, gradients or state are of another type than the one in which kernels
- * compute. What is of another one they get as tiles in f32, which are made, and brought back, while
- * all of it is in a cache: memory is gone through once. */
+/* Updates where values, gradients or state are of another type than the one in which rules compute.
+ * What is of another one kernels get as tiles in f32, made and brought back while all of
+ * it is in a cache: memory is gone through once. Rules over whole tensors get all of it at once. */
 #include "base/fingerprint.h"
 #include "optim/object.h"
 
-/* Elements in f32: where they are, or in the next row. */
-static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, float **rows)
+/* Scratch memory for arrays in f32. */
+typedef struct rows {
+    char *next;
+    size_t bytes; /* from one to the next */
+} rows;
+
+static float *take_row(rows *r)
 {
-    float *row = *rows;
+    float *row = (float *)(void *)r->next;
+    r->next += r->bytes;
+    return row;
+}
+
+/* Elements in f32: where they are, or in the next row. */
+static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, rows *r)
+{
     if (dtype == CZ_F32)
         return from;
-    *rows += CZ__ROW;
+    float *row = take_row(r);
     (void)device->convert(NULL, CZ_F32, row, dtype, from, count);
     return row;
 }
 
 /* The gradient, multiplied by what it is to be multiplied by. */
 static const void *widen_gradient(const cz_device *device, const cz__piece *piece, const void *from,
-                                  int64_t count, float **rows)
+                                  int64_t count, rows *r)
 {
-    float *row = *rows;
     if (piece->dtype == CZ_F32 && piece->factor == 1)
         return from;
-    *rows += CZ__ROW;
+    float *row = take_row(r);
     (void)device->convert(NULL, CZ_F32, row, piece->dtype, from, count);
     if (piece->factor != 1)
         (void)device->scale(NULL, CZ_F32, piece->factor, count, row);
@@ -38,6 +49,40 @@ static void bring_back(const cz_device *device, cz_dtype dtype, void *to, const 
         (void)device->convert_stochastic(NULL, dtype, to, wide, count, key, first);
 }
 
+/* ---- whole tensors: after the rule's own scratch memory rows of all elements ---- */
+
+static size_t own_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
+    cz_tensor given = *cz__model_value(optim->model, param);
+    given.dtype = optim->dtype;
+    return rule->scratch_bytes ? cz__slot_bytes(rule->scratch_bytes(&given, rule->context)) : 0;
+}
+
+static size_t tensor_row_bytes(const cz_optim *optim, int64_t param)
+{
+    return cz__slot_bytes((size_t)cz_tensor_count(cz__model_value(optim->model, param)) *
+                          sizeof(float));
+}
+
+size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const size_t count =
+        optim->is_mixed ? 2 + (size_t)cz__optim_use_of(optim, param)->slot_count : 0;
+    return own_scratch_bytes(optim, param) + count * tensor_row_bytes(optim, param);
+}
+
+static rows find_rows(const cz_optim *optim, const cz__local_span *span, int part)
+{
+    char *scratch = cz__optim_scratch(optim, span->device, part);
+    if (!cz__optim_use(optim, span->group)->rule->update_tensor)
+        return (rows){scratch, CZ__ROW * sizeof(float)};
+    return (rows){scratch + own_scratch_bytes(optim, span->param),
+                  tensor_row_bytes(optim, span->param)};
+}
+
+/* ---- updates ---- */
+
 enum { SLOT_OF_VALUE = -1, SLOTS_OF_FIRST_PASS = CZ__RULE_SLOTS };
 
 /* A piece, and what is the same for all of its tiles. */
@@ -51,7 +96,8 @@ typedef struct mixed_piece {
     cz_dtype dtype, state; /* of the values, of what the rule keeps */
     size_t size, gradient_size, state_size;
     int rule_slots;
-    float *rows;
+    bool whole; /* the tensor is one tile */
+    rows rows;
     int64_t place;                      /* of its first element */
     uint64_t key, keys[CZ__RULE_SLOTS]; /* of the value, of each slot */
     cz_sum *sums;                       /* NULL, or for the rule's first pass */
@@ -64,26 +110,30 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
     const cz_device *device = m->device;
     const cz__prepared *prepared = m->prepared;
     const int64_t place = m->place + first;
-    float *rows = m->rows;
+    rows rows_left = m->rows;
     char *value = m->memory->value + (size_t)first * m->size;
     float *master = optim->master_slot < 0 ? NULL : m->memory->slots[optim->master_slot];
     void *slots[CZ__RULE_SLOTS], *wide[CZ__RULE_SLOTS], *param;
-    const void *gradient = widen_gradient(
-        device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size, count, &rows);
+    const void *gradient =
+        widen_gradient(device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size,
+                       count, &rows_left);
     if (master) {
         param = master += first;
         (void)device->refresh(NULL, m->dtype, value, master, count);
     } else {
-        param = widen(device, m->dtype, value, count, &rows);
+        param = widen(device, m->dtype, value, count, &rows_left);
     }
     for (int e = 0; e < m->rule_slots; e++) {
         char *slot = m->memory->slots[e];
         slots[e] = slot ? slot + (size_t)first * m->state_size : NULL;
-        wide[e] = slot ? widen(device, m->state, slots[e], count, &rows) : NULL;
+        wide[e] = slot ? widen(device, m->state, slots[e], count, &rows_left) : NULL;
     }
     if (m->sums)
         m->use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
                             prepared->flags, m->sums);
+    else if (m->whole)
+        cz__optim_update_tensor(optim, optim->shard.spans[m->piece->place].param, param, gradient,
+                                wide, prepared, m->piece->part);
     else
         m->use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
     for (int e = 0; e < m->rule_slots; e++)
@@ -101,7 +151,7 @@ static uint64_t key_of_slot(const cz__prepared *prepared, int64_t slot)
     return cz__fingerprint(prepared->key, &slot, sizeof slot);
 }
 
-/* Tiles begin where blocks of the roundings by chance do. */
+/* Tiles begin where blocks of roundings by chance do; a rule over whole tensors has one tile. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums)
@@ -117,7 +167,8 @@ void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                      .state = optim->groups[span->group].state_dtype,
                      .gradient_size = cz_dtype_size(piece->dtype),
                      .rule_slots = cz__optim_use(optim, span->group)->slot_count,
-                     .rows = cz__optim_scratch(optim, span->device, piece->part),
+                     .whole = cz__optim_use(optim, span->group)->rule->update_tensor != NULL,
+                     .rows = find_rows(optim, span, piece->part),
                      .place = span->begin + piece->first,
                      .key = key_of_slot(prepared, SLOT_OF_VALUE),
                      .sums = sums};
@@ -128,7 +179,7 @@ void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
     for (int64_t first = 0, some; first < piece->count; first += some) {
         const int64_t left = piece->count - first;
         some = CZ__TILE - (m.place + first) % CZ__TILE;
-        some = left < some ? left : some;
+        some = m.whole || left < some ? left : some;
         update_tile(&m, first, some);
     }
 }

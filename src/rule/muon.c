@@ -3,6 +3,7 @@
  * Newton and Schulz: x = a x + (b x x^T + c (x x^T)^2) x. As torch.optim.Muon has it, with f32 in
  * the place of its bf16. Jordan et al., "Muon" (2024), https://kellerjordan.github.io/posts/muon/;
  * Liu et al., arXiv:2502.16982. What is done to elements is in src/device/cpu/kernels/muon.c. */
+#include "base/dtype.h"
 #include "base/status.h"
 #include "device/coefficients.h"
 #include "device/squares.h"
@@ -65,6 +66,7 @@ static cz_status check(const double *h)
 static cz_status check_param(const cz_tensor *param, void *context)
 {
     const cz_device *device = cz__device_of(param);
+    const cz_dtype type = cz__has_16_bits(param->dtype) ? CZ_F32 : param->dtype;
     char shape[CZ_MAX_DIMENSIONS * 24] = "";
     for (int i = 0; i < param->dimensions; i++)
         snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%" PRId64, i ? ", " : "",
@@ -72,14 +74,12 @@ static cz_status check_param(const cz_tensor *param, void *context)
     if (param->dimensions != 2)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "muon takes matrices, and its shape is [%s]: give it another rule", shape);
-    if (param->dtype != CZ_F32 && param->dtype != CZ_F64)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "muon takes f32 and f64, and it is %s",
-                        cz_dtype_name(param->dtype));
     if (device->size < offsetof(cz_device, matmul) + sizeof device->matmul || !device->matmul ||
-        !device->find_update("muon_moves", param->dtype, param->dtype, param->dtype) ||
-        !device->find_update("muon", param->dtype, param->dtype, param->dtype))
+        !device->find_update("muon_moves", type, type, type) ||
+        !device->find_update("muon", type, type, type))
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "device %s has no matrix products, or no kernels of muon", device->name);
+                        "device %s has no matrix products, or no kernels of muon for %s",
+                        device->name, cz_dtype_name(type));
     return CZ_OK;
 }
 
@@ -226,7 +226,7 @@ const cz_rule *cz__rule_muon(void)
     static const cz_rule rule = {
         CZ__RULE("muon", hypers, slots), .check = check,     .check_param = check_param,
         .slots_used = slots_used,        .prepare = prepare, .update_tensor = update_tensor,
-        .scratch_bytes = scratch_bytes,
+        .scratch_bytes = scratch_bytes,  .in_f32 = true,
     };
     return &rule;
 }

@@ -136,7 +136,7 @@ static void train(void)
 {
     static const cz_partition partitions[] = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_GREEDY};
     for (int k = 0; cz_rule_name(k); k++)
-        for (int i = 0; i < 2 && !(mixed && cz_rule_find(cz_rule_name(k))->update_tensor); i++) {
+        for (int i = 0; i < 2; i++) {
             make(cz_rule_find(cz_rule_name(k)), partitions[i]);
             for (int step = 0; step < STEPS; step++)
                 one_step(cz_rule_find(cz_rule_name(k)), step);

@@ -378,10 +378,10 @@ TEST(what_it_cannot_do_is_refused)
            "give it another rule");
     refuse(CZ_F32, 2, (int64_t[]){2, 3}, &plain, NULL, CZ_ERR_UNSUPPORTED,
            "optim: parameter 'layer.weight': device plain has no matrix products, or no kernels of "
-           "muon");
+           "muon for f32");
     refuse(CZ_F32, 2, (int64_t[]){2, 3}, &older, NULL, CZ_ERR_UNSUPPORTED,
            "optim: parameter 'layer.weight': device plain has no matrix products, or no kernels of "
-           "muon");
+           "muon for f32");
     refuse(CZ_F32, 2, (int64_t[]){2, 3}, NULL, CZ_HYPERS({"ns_steps", 2.5}), CZ_ERR_ARGUMENT,
            "muon: ns_steps is 2.5, allowed is a whole number");
     refuse(CZ_F32, 2, (int64_t[]){2, 3}, NULL, CZ_HYPERS({"adjust_lr_fn", 3}), CZ_ERR_ARGUMENT,

@@ -472,6 +472,7 @@ class cz_rule(Struct):
                 POINTER(c_uint))),
         ("update_tensor", CFUNCTYPE(None, POINTER(cz_tensor_update))),
         ("scratch_bytes", CFUNCTYPE(c_size_t, POINTER(cz_tensor), c_void_p)),
+        ("in_f32", c_bool),
     ]
 
 
