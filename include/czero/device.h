@@ -110,6 +110,11 @@ typedef struct cz_device {
     /** Optional: the first pass of a built-in update rule with partial sums for these types, NULL
      *  if there is none. */
     cz_sums_kernel (*find_sums)(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
+    /** Optional; optimizers keep moving averages of values where it is there. averages[i] +=
+     *  weight * (values[i] - averages[i]), `weight` rounded to the type, and each operation. No
+     *  overlap. CZ_ERR_UNSUPPORTED: another type than f32 and f64. */
+    cz_status (*average)(void *queue, cz_dtype dtype, double weight, int64_t count,
+                         const void *values, void *averages);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

@@ -153,6 +153,10 @@ typedef struct cz_rule {
     /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance.
      *  Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
+    /** What is evaluated where that is not the value itself: value + weight (slot - value), with an
+     *  element slot, whose place among them `slot` receives. Returns the weight with these values;
+     *  not finite: there is none. For rules with kernels. See cz_zero_evaluate(). Optional. */
+    double (*evaluated)(const double *hypers, int *slot);
 } cz_rule;
 
 /** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is

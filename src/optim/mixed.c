@@ -51,7 +51,7 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
     const cz_dtype state = optim->groups[span->group].state_dtype;
     const cz_dtype dtype = cz__model_value(optim->model, span->param)->dtype;
     const int64_t place = span->begin + piece->first + first;
-    const int rule_slots = cz__optim_rule_slots(optim);
+    const int rule_slots = optim->rule_slots;
     float *rows = cz__optim_scratch(optim, device, piece->part);
     char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
     float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
@@ -84,6 +84,12 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
         (void)device->convert(NULL, dtype, value, CZ_F32, master, count);
     else
         bring_back(device, dtype, value, param, count, prepared->key, SLOT_OF_VALUE, place);
+    if (prepared->weight == 0)
+        return;
+    if (!master && dtype != CZ_F32) /* what is averaged is the value, as it was rounded */
+        (void)device->convert(NULL, CZ_F32, param, dtype, value, count);
+    cz__optim_average(device, CZ_F32, prepared->weight, count, param,
+                      (float *)memory->slots[optim->average_slot] + first);
 }
 
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,

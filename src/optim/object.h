@@ -23,6 +23,7 @@ typedef struct cz__optim_group {
     int64_t param_count;
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
+    cz_moving_average average;
     double *hypers;       /* owned, in the order of the rule's specs */
     cz__extra *extras;    /* owned; hyper-parameters that were added */
     int extra_count;
@@ -75,17 +76,21 @@ struct cz_optim {
      * all: kernels, copies. Memory is had on each. */
     const cz_device *device;
     cz_dtype dtype;   /* in which kernels compute; of whole tensors: the values' */
-    cz_master master; /* of groups that say nothing else, as the next one */
+    cz_master master; /* of groups that say nothing else, as the next two */
     cz_dtype state_dtype;
+    cz_moving_average average;
     uint64_t seed;
     bool is_mixed;  /* some value, gradient or state is of another type than `dtype` */
     bool has_means; /* cz__optim_take_means() */
     double factor;  /* of the present step's gradients, as far as they are of another type */
     cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
     cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
-    int slot_count;             /* element slots: the rule's, and that of masters */
-    int master_slot;            /* the last one; -1: no value has 16 bits */
-    int scalar_count;           /* its scalar slots, "step" left out */
+    int slot_count;   /* element slots: the rule's, that of masters, that of averages */
+    int rule_slots;   /* so many are the rule's */
+    int master_slot;  /* -1: no value has 16 bits */
+    int average_slot; /* -1: no group has averages */
+    int scalar_count; /* scalar slots, "step" left out: the rule's, that of averages */
+    int rule_scalars;
     bool froze;
     bool stepped; /* at least once */
     bool loaded;  /* from a dictionary or a checkpoint */
@@ -123,6 +128,9 @@ struct cz_optim {
     /* Owned; of all ranks: the rule's sum_count for each parameter of the model. */
     double *sum_values;
     int64_t skip_count;
+
+    bool evaluated; /* values are those to be evaluated */
+    void **kept;    /* owned, while they are: the values of spans that are put aside */
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
@@ -179,14 +187,18 @@ static inline size_t cz__optim_smallest_size(const cz_optim *optim)
 {
     return optim->is_mixed ? sizeof(uint16_t) : cz_dtype_size(optim->dtype);
 }
-/* Element slots of the rule; and the bit of the one of masters. */
-static inline int cz__optim_rule_slots(const cz_optim *optim)
-{
-    return optim->master_slot < 0 ? optim->slot_count : optim->master_slot;
-}
+/* The bits of the slots that are not the rule's. */
 static inline unsigned cz__optim_master_bit(const cz_optim *optim)
 {
     return optim->master_slot < 0 ? 0u : 1u << optim->master_slot;
+}
+static inline unsigned cz__optim_average_bit(const cz_optim *optim)
+{
+    return optim->average_slot < 0 ? 0u : 1u << optim->average_slot;
+}
+static inline unsigned cz__optim_added_bits(const cz_optim *optim)
+{
+    return cz__optim_master_bit(optim) | cz__optim_average_bit(optim);
 }
 
 /* ---- state.c ---- */
@@ -201,6 +213,7 @@ double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t p
 
 /* ---- groups.c ---- */
 
+cz_status cz__optim_read_average(cz_moving_average *ours, const cz_moving_average *theirs);
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
@@ -216,6 +229,8 @@ void cz__optim_groups_changed(cz_optim *optim);
  * are no scalars, the one after them that of masters. */
 unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *group,
                               const double *hypers);
+/* The group's added value of that name, NULL if there is none. */
+cz__extra *cz__optim_find_extra(const cz__optim_group *group, const char *name);
 /* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
 cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
 
@@ -263,6 +278,24 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums);
+
+/* ---- average.c ---- */
+
+#define CZ__AVERAGE_DECAY "average_decay"
+
+/* The step of a parameter has begun: the weight of the new value in its average, which comes into
+ * use; 0: this one is not averaged. */
+double cz__optim_begin_average(cz_optim *optim, int64_t param);
+/* New values into their averages, in one type. */
+void cz__optim_average(const cz_device *device, cz_dtype dtype, double weight, int64_t count,
+                       const void *values, void *averages);
+/* What is frozen has none. */
+void cz__optim_forget_averages(cz_optim *optim);
+/* Scratch memory for a tile of whole tensors, and for what is evaluated: two rows of any type. */
+static inline size_t cz__optim_average_scratch_bytes(const cz_optim *optim)
+{
+    return optim->average_slot >= 0 || optim->rule->evaluated ? 2 * CZ__ROW * sizeof(double) : 0;
+}
 
 /* ---- parts.c ---- */
 

@@ -52,6 +52,10 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s cannot round by chance to %s", name,
                         device->name, cz_dtype_name(by_chance ? value->dtype : group->state_dtype));
+    if (group->average.kind && !device->average)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s': device %s keeps no moving averages", name,
+                        device->name);
     if (narrow && group->has_masters && !device->refresh)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s has no copies in f32 of %s values", name,
@@ -130,38 +134,81 @@ static cz_status find_kernels(cz_optim *optim)
     return CZ_OK;
 }
 
-/* A slot for masters where some value may want one. */
-static cz_status count_slots(cz_optim *optim)
+static cz_status check_name(const cz_optim *optim, const char *name, const char *what)
 {
-    bool narrow = false;
-    optim->master_slot = -1;
-    while (cz__optim_element_slot(optim, optim->slot_count).name)
-        optim->slot_count++;
-    for (int64_t p = 0; p < optim->param_count; p++)
-        narrow = narrow || cz__has_16_bits(cz__model_value(optim->model, p)->dtype);
-    if (!narrow || optim->rule->update_tensor)
-        return CZ_OK;
     for (int i = 0; i < optim->rule->slot_count; i++)
-        if (strcmp(cz__rule_slot(optim->rule, i).name, CZ__MASTER) == 0)
+        if (strcmp(cz__rule_slot(optim->rule, i).name, name) == 0)
             return cz__fail(CZ_ERR_UNSUPPORTED,
-                            "optim: rule %s has a slot '%s', which is the name of that of masters "
-                            "of 16-bit values",
-                            optim->rule->name, CZ__MASTER);
+                            "optim: rule %s has a slot '%s', which is the name of that of %s",
+                            optim->rule->name, name, what);
+    return CZ_OK;
+}
+
+/* One more element slot, which is not the rule's. */
+static cz_status add_slot(cz_optim *optim, const char *name, const char *what, int *slot)
+{
+    CZ_TRY(check_name(optim, name, what));
     if (optim->slot_count == CZ__RULE_SLOTS)
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "optim: rule %s has %d slots, and none is left for masters of 16-bit "
-                        "values",
-                        optim->rule->name, optim->slot_count);
-    optim->master_slot = optim->slot_count++;
+                        "optim: rule %s has %d slots, and none is left for %s", optim->rule->name,
+                        optim->rule_slots, what);
+    *slot = optim->slot_count++;
     return CZ_OK;
+}
+
+/* A slot for masters where some value may want one. */
+static cz_status add_master_slot(cz_optim *optim)
+{
+    bool narrow = false;
+    for (int64_t p = 0; p < optim->param_count; p++)
+        narrow = narrow || cz__has_16_bits(cz__model_value(optim->model, p)->dtype);
+    return narrow && !optim->rule->update_tensor
+               ? add_slot(optim, CZ__MASTER, "masters of 16-bit values", &optim->master_slot)
+               : CZ_OK;
+}
+
+/* Does some group say so? */
+static cz_status look_for_averages(const cz_optim_options *options, bool *any)
+{
+    for (int64_t k = 0; options->groups && k < options->group_count; k++) {
+        cz_param_group group;
+        cz_moving_average average;
+        CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, options->groups, k,
+                                        "optim"));
+        CZ_TRY(cz__optim_read_average(&average, group.average));
+        *any = *any || average.kind;
+    }
+    return CZ_OK;
+}
+
+static cz_status add_average_slot(cz_optim *optim, const cz_optim_options *options)
+{
+    bool any = optim->average.kind;
+    CZ_TRY(look_for_averages(options, &any));
+    if (!any)
+        return CZ_OK;
+    CZ_TRY(check_name(optim, CZ__AVERAGED, "counts of averaged values"));
+    CZ_TRY(add_slot(optim, CZ__AVERAGE, "averages", &optim->average_slot));
+    optim->scalar_count++;
+    return CZ_OK;
+}
+
+static cz_status count_slots(cz_optim *optim, const cz_optim_options *options)
+{
+    optim->master_slot = optim->average_slot = -1;
+    while (cz__optim_element_slot(optim, optim->rule_slots).name)
+        optim->rule_slots++;
+    while (cz__optim_scalar_slot(optim, optim->rule_scalars).name)
+        optim->rule_scalars++;
+    optim->slot_count = optim->rule_slots;
+    optim->scalar_count = optim->rule_scalars;
+    CZ_TRY(add_master_slot(optim));
+    return add_average_slot(optim, options);
 }
 
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
-    CZ_TRY(count_slots(optim));
-    while (cz__optim_scalar_slot(optim, optim->scalar_count).name)
-        optim->scalar_count++;
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
     optim->steps = cz__calloc(count, sizeof *optim->steps);
     optim->used = cz__calloc(count, sizeof *optim->used);
@@ -238,7 +285,8 @@ const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_optim_options, reserved, CZ__LOCAL, CZ__RESERVED),
     CZ__OPTION(cz_optim_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_optim_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_optim_options, average, CZ__COMPARED_APART, CZ__ANY));
 
 static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
                              const cz_optim_options *theirs)
@@ -250,6 +298,8 @@ static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
     optim->state_dtype = options.state_dtype;
     optim->seed = options.seed;
     optim->factor = 1;
+    CZ_TRY(cz__optim_read_average(&optim->average, options.average));
+    CZ_TRY(count_slots(optim, &options));
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
@@ -389,6 +439,7 @@ cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim add_param_group: it is part of a sharded optimizer; add it there");
+    CZ_TRY(cz__optim_check_trained(optim, "optim add_param_group"));
     CZ_TRY(cz__optim_add_group(optim, group));
     const cz_status status = cz__optim_shard_create(optim, &shard, optim->own_map, 0);
     if (status != CZ_OK) {
@@ -410,6 +461,7 @@ void cz_optim_destroy(cz_optim **optim)
     cz__kernel_threads_stop(&(*optim)->kernel_threads);
     cz__free((*optim)->part_sums);
     cz__free((*optim)->part_prepared);
+    cz__optim_release_kept(*optim);
     cz__optim_shard_clear(*optim, &(*optim)->shard);
     cz__optim_groups_destroy(*optim);
     cz__shard_map_destroy(&(*optim)->own_map);
@@ -445,10 +497,10 @@ cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none)
     return CZ_OK;
 }
 
-size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans)
+size_t cz__optim_bytes(const cz_rule *rule, bool averages, int64_t params, int64_t spans)
 {
     const cz_optim *optim = NULL;
-    int slots = 0, scalars = 0;
+    int slots = averages, scalars = averages;
     for (int i = 0; i < rule->slot_count; i++)
         *(cz__rule_slot(rule, i).kind == CZ_SLOT_ELEMENT ? &slots : &scalars) += 1;
     const size_t per_param = sizeof *optim->group_of + sizeof *optim->steps + sizeof *optim->used +

@@ -109,6 +109,7 @@ cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
         return cz__fail(
             CZ_ERR_STATE,
             "optim fingerprint: it is part of a sharded optimizer; see cz_zero_fingerprint()");
+    CZ_TRY(cz__optim_check_trained(optim, "optim fingerprint"));
     CZ_TRY(cz__optim_visit_sections(optim, true, add_section, print));
     for (int64_t p = 0; p < optim->param_count; p++)
         cz__optim_print_scalars(optim, p, print);

@@ -351,7 +351,9 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
                             const cz_device *device)
 {
     const cz_rule *rule = optim->rule;
-    size_t most = cz__optim_mixed_scratch_bytes(optim);
+    const size_t mixed = cz__optim_mixed_scratch_bytes(optim);
+    const size_t average = cz__optim_average_scratch_bytes(optim);
+    size_t most = mixed > average ? mixed : average;
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_tensor *value = cz__model_value(optim->model, shard->spans[s].param);
         const bool asks = wants_scratch(rule) && shard->spans[s].device == device;
@@ -365,7 +367,8 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
 {
     shard->parts = cz__optim_parts(optim);
-    if (!wants_scratch(optim->rule) && !optim->is_mixed)
+    if (!wants_scratch(optim->rule) && !optim->is_mixed &&
+        cz__optim_average_scratch_bytes(optim) == 0)
         return CZ_OK;
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_device *device = shard->spans[s].device;

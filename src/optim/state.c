@@ -39,11 +39,15 @@ cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e)
 {
     if (e == optim->master_slot)
         return (cz_slot_spec){.name = CZ__MASTER, .kind = CZ_SLOT_ELEMENT};
+    if (e == optim->average_slot)
+        return (cz_slot_spec){.name = CZ__AVERAGE, .kind = CZ_SLOT_ELEMENT};
     return slot_of_kind(optim->rule, CZ_SLOT_ELEMENT, e);
 }
 
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k)
 {
+    if (optim->average_slot >= 0 && k == optim->rule_scalars)
+        return (cz_slot_spec){.name = CZ__AVERAGED, .kind = CZ_SLOT_SCALAR};
     return slot_of_kind(optim->rule, CZ_SLOT_SCALAR, k);
 }
 
@@ -144,12 +148,15 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
 cz_status cz__optim_prepare(cz_optim *optim)
 {
     CZ_TRY(cz__optim_reserve(optim, &optim->shard));
+    cz__optim_forget_averages(optim);
     if (!optim->rule->state_at_create)
         return CZ_OK;
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         if (optim->tables.trainable[span->param])
-            cz__optim_start(optim, span->param, cz__optim_slots_in_use(optim, span->param));
+            cz__optim_start(optim, span->param,
+                            cz__optim_slots_in_use(optim, span->param) &
+                                ~cz__optim_average_bit(optim));
     }
     return CZ_OK;
 }

@@ -5,6 +5,8 @@
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot)
 {
     const int64_t group = optim->group_of[param];
+    if (slot == optim->average_slot)
+        return cz__model_value(optim->model, param)->dtype == CZ_F64 ? CZ_F64 : CZ_F32;
     return slot == optim->master_slot || group < 0 ? optim->dtype
                                                    : optim->groups[group].state_dtype;
 }
@@ -29,4 +31,9 @@ bool cz__optim_has_master(const cz_optim *optim, int64_t param)
 {
     return param < optim->param_count && optim->group_of[param] >= 0 &&
            (cz__optim_slots_in_use(optim, param) & cz__optim_master_bit(optim));
+}
+
+bool cz__optim_averages(const cz_optim *optim, int64_t param)
+{
+    return optim->group_of[param] >= 0 && optim->groups[optim->group_of[param]].average.kind;
 }

@@ -17,7 +17,7 @@ static cz_rule_step step_of(const cz_optim *optim, int64_t param)
         .size = sizeof(cz_rule_step),
         .hypers = optim->groups[optim->group_of[param]].hypers,
         .step = optim->steps[param] + 1,
-        .scalars = optim->scalar_count > 0 ? optim->scalars + param * optim->scalar_count : NULL,
+        .scalars = optim->rule_scalars > 0 ? optim->scalars + param * optim->scalar_count : NULL,
         .argument = optim->step.argument,
         .context = optim->rule->context,
     };
@@ -38,7 +38,7 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
 {
     const int64_t step = optim->steps[param] + 1;
     cz__prepared *shared = &optim->groups[optim->group_of[param]].prepared[step % CZ__PREPARED];
-    if (optim->scalar_count > 0 || optim->step.argument) {
+    if (optim->rule_scalars > 0 || optim->step.argument) {
         prepare_afresh(optim, param, prepared);
         return;
     }
@@ -58,7 +58,8 @@ static uint64_t key_of(const cz_optim *optim, int64_t param)
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
 static void begin_step(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    const unsigned in_use = cz__optim_slots_in_use(optim, param);
+    const unsigned in_use =
+        cz__optim_slots_in_use(optim, param) & ~cz__optim_average_bit(optim);
     const unsigned of_rule = in_use & ~cz__optim_master_bit(optim);
     const bool first = of_rule && !(optim->used[param] & of_rule);
     cz__optim_start(optim, param, in_use);
@@ -102,6 +103,49 @@ static void update_tensor(const cz_optim *optim, int64_t param, const cz__span_m
     optim->rule->update_tensor(&update);
 }
 
+/* The average of a whole tensor, in tiles of its type. */
+static void average_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
+                           double weight, int part)
+{
+    const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
+    const cz_dtype dtype = cz__model_value(optim->model, param)->dtype;
+    const cz_dtype wide = cz__optim_slot_dtype(optim, param, optim->average_slot);
+    char *average = memory->slots[optim->average_slot];
+    void *row = cz__optim_scratch(optim, device, part);
+    if (dtype == wide) {
+        cz__optim_average(device, wide, weight, memory->count, memory->value, average);
+        return;
+    }
+    for (int64_t first = 0; first < memory->count; first += CZ__TILE) {
+        const int64_t left = memory->count - first, count = left < CZ__TILE ? left : CZ__TILE;
+        (void)device->convert(NULL, wide, row, dtype,
+                              memory->value + (size_t)first * cz_dtype_size(dtype), count);
+        cz__optim_average(device, wide, weight, count, row,
+                          average + (size_t)first * cz_dtype_size(wide));
+    }
+}
+
+/* Elements that the kernel and the average go over while they are in the first-level cache. */
+enum { AVERAGED_TILE = 1024 };
+
+static void update_and_average(const cz_optim *optim, const cz_device *device,
+                               const cz__span_memory *memory, const cz__prepared *prepared)
+{
+    const size_t size = cz_dtype_size(optim->dtype);
+    void *slots[CZ__RULE_SLOTS];
+    for (int64_t first = 0; first < memory->count; first += AVERAGED_TILE) {
+        const int64_t left = memory->count - first;
+        const int64_t count = left < AVERAGED_TILE ? left : AVERAGED_TILE;
+        const size_t offset = (size_t)first * size;
+        for (int e = 0; e < optim->slot_count; e++)
+            slots[e] = memory->slots[e] ? (char *)memory->slots[e] + offset : NULL;
+        optim->kernel(NULL, count, memory->value + offset, memory->gradient + offset, slots,
+                      prepared->coefficients, prepared->flags);
+        cz__optim_average(device, optim->dtype, prepared->weight, count, memory->value + offset,
+                          slots[optim->average_slot]);
+    }
+}
+
 /* Is all of it in the type in which kernels compute, as it is? */
 static bool is_plain(const cz_optim *optim, const cz__piece *piece)
 {
@@ -126,16 +170,21 @@ cz__piece cz__optim_piece(const cz_optim *optim, int64_t place, const void *grad
 void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared)
 {
+    const cz__local_span *span = &optim->shard.spans[piece->place];
     cz__span_memory memory;
     find_memory(&memory, optim, piece);
-    if (optim->rule->update_tensor)
-        update_tensor(optim, optim->shard.spans[piece->place].param, &memory, prepared,
-                      piece->part);
-    else if (is_plain(optim, piece))
+    if (optim->rule->update_tensor) {
+        update_tensor(optim, span->param, &memory, prepared, piece->part);
+        if (prepared->weight > 0)
+            average_tensor(optim, span->param, &memory, prepared->weight, piece->part);
+    } else if (!is_plain(optim, piece)) {
+        cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
+    } else if (prepared->weight > 0) {
+        update_and_average(optim, span->device, &memory, prepared);
+    } else {
         optim->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                       prepared->coefficients, prepared->flags);
-    else
-        cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
+    }
 }
 
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
@@ -169,6 +218,7 @@ void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepare
     } else {
         begin_step(optim, param, prepared);
     }
+    prepared->weight = cz__optim_begin_average(optim, param);
 }
 
 /* The gradient is read, the others are read and written. */
