@@ -71,10 +71,7 @@ typedef struct cz_moving_average {
     int64_t start; /**< so many updates of a parameter are not averaged */
     int64_t every; /**< then every so many-th is, from start + every on; 0 is 1 */
 } cz_moving_average;
-#define CZ_MOVING_AVERAGE_INIT                                                                     \
-    {                                                                                              \
-        sizeof(cz_moving_average), CZ_MOVING_AVERAGE_EMA, 0, 0.999, 0, 1                           \
-    }
+#define CZ_MOVING_AVERAGE_INIT {sizeof(cz_moving_average), CZ_MOVING_AVERAGE_EMA, 0, 0.999, 0, 1}
 CZ_INIT_FUNCTION(cz_moving_average, CZ_MOVING_AVERAGE_INIT)
 
 /** Parameters that share hyper-parameters. */
@@ -188,10 +185,10 @@ typedef struct cz_optim_options {
      *  calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers
      *  before dlclose(). */
     int32_t threads;
-    int32_t reserved;     /**< 0 */
-    cz_master master;     /**< of groups that say nothing else */
-    cz_dtype state_dtype; /**< the same; 0: f32 (f64 where values are) */
-    uint64_t seed;        /**< of rounding by chance */
+    int32_t reserved;                 /**< 0 */
+    cz_master master;                 /**< of groups that say nothing else */
+    cz_dtype state_dtype;             /**< the same; 0: f32 (f64 where values are) */
+    uint64_t seed;                    /**< of rounding by chance */
     const cz_moving_average *average; /**< of groups that say nothing else; NULL: none. Copied. */
 } cz_optim_options;
 #define CZ_OPTIM_OPTIONS_INIT                                                                      \

@@ -61,8 +61,7 @@ void cz__optim_forget_averages(cz_optim *optim)
         return;
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const int64_t param = optim->shard.spans[s].param;
-        if (optim->tables.trainable[param] ||
-            !(optim->used[param] & cz__optim_average_bit(optim)))
+        if (optim->tables.trainable[param] || !(optim->used[param] & cz__optim_average_bit(optim)))
             continue;
         optim->used[param] &= ~cz__optim_average_bit(optim);
         *averaged_of(optim, param) = 0;
@@ -185,10 +184,9 @@ static void bring_evaluated(const cz_optim *optim, const place *at, way how)
     else
         (void)at->device->copy(NULL, at->kept, at->value, (size_t)at->count * at->size);
     if (optim->used[at->span->param] & cz__optim_average_bit(optim))
-        (void)at->device->convert(
-            NULL, at->dtype, at->value,
-            cz__optim_slot_dtype(optim, at->span->param, optim->average_slot),
-            at->slots[optim->average_slot], at->count);
+        (void)at->device->convert(NULL, at->dtype, at->value,
+                                  cz__optim_slot_dtype(optim, at->span->param, optim->average_slot),
+                                  at->slots[optim->average_slot], at->count);
     else if (ask_rule(optim, &optim->groups[at->span->group], &slot, &weight))
         mix(optim, at, how == FROM_MASTER, slot, weight);
 }
@@ -196,8 +194,8 @@ static void bring_evaluated(const cz_optim *optim, const place *at, way how)
 static void bring_trained(const cz_optim *optim, const place *at, way how)
 {
     if (how == FROM_MASTER)
-        (void)at->device->convert(NULL, at->dtype, at->value, CZ_F32,
-                                  at->slots[optim->master_slot], at->count);
+        (void)at->device->convert(NULL, at->dtype, at->value, CZ_F32, at->slots[optim->master_slot],
+                                  at->count);
     else
         (void)at->device->copy(NULL, at->value, at->kept, (size_t)at->count * at->size);
 }
@@ -314,8 +312,9 @@ cz_status cz_optim_evaluate(cz_optim *optim, bool evaluated)
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim evaluate: optim is NULL");
     if (!optim->own_map)
-        return cz__fail(CZ_ERR_STATE,
-                        "optim evaluate: it is part of a sharded optimizer; see cz_zero_evaluate()");
+        return cz__fail(
+            CZ_ERR_STATE,
+            "optim evaluate: it is part of a sharded optimizer; see cz_zero_evaluate()");
     if (evaluated == optim->evaluated)
         return CZ_OK;
     if (evaluated) {

@@ -265,8 +265,8 @@ void cz__optim_groups_changed(cz_optim *optim)
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
     const cz__optim_group *group = &optim->groups[param_group];
-    const int64_t types[] = {group->has_masters,    group->state_dtype,     (int64_t)optim->seed,
-                             group->average.kind,   group->average.warm_up, group->average.start,
+    const int64_t types[] = {group->has_masters,  group->state_dtype,     (int64_t)optim->seed,
+                             group->average.kind, group->average.warm_up, group->average.start,
                              group->average.every};
     return cz__fingerprint(before, types, sizeof types);
 }

@@ -24,8 +24,8 @@ typedef struct cz__optim_group {
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
     cz_moving_average average;
-    double *hypers;       /* owned, in the order of the rule's specs */
-    cz__extra *extras;    /* owned; hyper-parameters that were added */
+    double *hypers;    /* owned, in the order of the rule's specs */
+    cz__extra *extras; /* owned; hyper-parameters that were added */
     int extra_count;
     unsigned slots_used;    /* bit e: these values use element slot e */
     unsigned slots_wanted;  /* bit e: memory is needed for it; differs while values change only */
@@ -85,11 +85,11 @@ struct cz_optim {
     double factor;  /* of the present step's gradients, as far as they are of another type */
     cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
     cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
-    int slot_count;   /* element slots: the rule's, that of masters, that of averages */
-    int rule_slots;   /* so many are the rule's */
-    int master_slot;  /* -1: no value has 16 bits */
-    int average_slot; /* -1: no group has averages */
-    int scalar_count; /* scalar slots, "step" left out: the rule's, that of averages */
+    int slot_count;             /* element slots: the rule's, that of masters, that of averages */
+    int rule_slots;             /* so many are the rule's */
+    int master_slot;            /* -1: no value has 16 bits */
+    int average_slot;           /* -1: no group has averages */
+    int scalar_count;           /* scalar slots, "step" left out: the rule's, that of averages */
     int rule_scalars;
     bool froze;
     bool stepped; /* at least once */

@@ -149,9 +149,8 @@ static cz_status add_slot(cz_optim *optim, const char *name, const char *what, i
 {
     CZ_TRY(check_name(optim, name, what));
     if (optim->slot_count == CZ__RULE_SLOTS)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "optim: rule %s has %d slots, and none is left for %s", optim->rule->name,
-                        optim->rule_slots, what);
+        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: rule %s has %d slots, and none is left for %s",
+                        optim->rule->name, optim->rule_slots, what);
     *slot = optim->slot_count++;
     return CZ_OK;
 }

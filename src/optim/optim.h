@@ -186,7 +186,7 @@ typedef struct cz__prepared {
     unsigned flags;
     double coefficients[CZ_RULE_COEFFICIENTS];
     double weight; /* of the new value in the average; 0: it is not averaged in this step */
-    uint64_t key; /* of the parameter in this step: of its rounding by chance */
+    uint64_t key;  /* of the parameter in this step: of its rounding by chance */
 } cz__prepared;
 
 /* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ):

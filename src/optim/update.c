@@ -58,8 +58,7 @@ static uint64_t key_of(const cz_optim *optim, int64_t param)
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
 static void begin_step(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    const unsigned in_use =
-        cz__optim_slots_in_use(optim, param) & ~cz__optim_average_bit(optim);
+    const unsigned in_use = cz__optim_slots_in_use(optim, param) & ~cz__optim_average_bit(optim);
     const unsigned of_rule = in_use & ~cz__optim_master_bit(optim);
     const bool first = of_rule && !(optim->used[param] & of_rule);
     cz__optim_start(optim, param, in_use);

@@ -165,7 +165,8 @@ static cz_status cpu_average(void *queue, cz_dtype dtype, double weight, int64_t
     const cz__average_kernel average =
         (unsigned)dtype < CZ__DTYPE_END ? cz__cpu_kernels_chosen()->average[dtype] : NULL;
     if (!average)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: moving averages of %s values, wanted are f32 or f64",
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "cpu: moving averages of %s values, wanted are f32 or f64",
                         cz_dtype_name(dtype));
     average(weight, count, values, averages);
     return CZ_OK;
