@@ -39,12 +39,12 @@ typedef enum cz_master {
 } cz_master;
 
 /** @section average  Moving averages of values
- *  An optimizer can keep an average of each value over its updates: PyTorch's AveragedModel, made in
- *  the pass of the update while the new values are in a cache, and sharded as the state. It is an
- *  element slot, "average", in f32 (f64 of f64 values), with the scalar "n_averaged", how many
- *  values are in it: in dictionaries, checkpoints and fingerprints as the rule's. The first value is
- *  copied; then average += weight * (value - average), where weight is 1 - decay, or for the plain
- *  mean 1 / (n_averaged + 1). A 16-bit value with a master is averaged in f32 by that.
+ *  An optimizer can keep an average of each value over its updates: PyTorch's AveragedModel, made
+ *  in the pass of the update while the new values are in a cache, and sharded as the state. It is
+ *  an element slot, "average", in f32 (f64 of f64 values), with the scalar "n_averaged", how many
+ *  values are in it: in dictionaries, checkpoints and fingerprints as the rule's. The first value
+ *  is copied; then average += weight * (value - average), where weight is 1 - decay, or for the
+ *  plain mean 1 / (n_averaged + 1). Of a 16-bit value with a master it is the average of that.
  *
  *  What is not updated is not averaged: steps that are skipped, parameters without a gradient. A
  *  parameter that has no average stands for itself. When one is frozen, its average goes with the
@@ -59,8 +59,8 @@ typedef enum cz_moving_average_kind {
     CZ_MOVING_AVERAGE_MEAN = 2 /**< of all values with one weight: stochastic weight averaging */
 } cz_moving_average_kind;
 
-/** Of which values, and how. @see Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov et
- *  al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018. */
+/** Of which values, and how. @see Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov
+ *  et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018. */
 typedef struct cz_moving_average {
     size_t size; /**< set by CZ_MOVING_AVERAGE_INIT: an EMA with PyTorch's decay */
     cz_moving_average_kind kind;

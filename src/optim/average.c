@@ -13,11 +13,6 @@
 
 /* ---- in the pass of an update ---- */
 
-static double *averaged_of(cz_optim *optim, int64_t param)
-{
-    return &optim->scalars[param * optim->scalar_count + optim->rule_scalars];
-}
-
 /* Of the next value, after so many. */
 static double weight_of(const cz__optim_group *group, double averaged)
 {
@@ -35,7 +30,7 @@ double cz__optim_begin_average(cz_optim *optim, int64_t param)
     const int64_t updates = optim->steps[param] + 1 - group->average.start;
     if (!group->average.kind || updates <= 0 || updates % group->average.every != 0)
         return 0;
-    double *averaged = averaged_of(optim, param);
+    double *averaged = cz__optim_averaged(optim, param);
     if (!(optim->used[param] & cz__optim_average_bit(optim)))
         *averaged = 0;
     else if (*averaged < 1) /* a dictionary has not said how many */
@@ -53,19 +48,6 @@ void cz__optim_average(const cz_device *device, cz_dtype dtype, double weight, i
         (void)device->copy(NULL, averages, values, (size_t)count * cz_dtype_size(dtype));
     else
         (void)device->average(NULL, dtype, weight, count, values, averages);
-}
-
-void cz__optim_forget_averages(cz_optim *optim)
-{
-    if (optim->average_slot < 0 || optim->evaluated)
-        return;
-    for (int64_t s = 0; s < optim->shard.span_count; s++) {
-        const int64_t param = optim->shard.spans[s].param;
-        if (optim->tables.trainable[param] || !(optim->used[param] & cz__optim_average_bit(optim)))
-            continue;
-        optim->used[param] &= ~cz__optim_average_bit(optim);
-        *averaged_of(optim, param) = 0;
-    }
 }
 
 /* ---- in the place of values ---- */

@@ -289,8 +289,11 @@ double cz__optim_begin_average(cz_optim *optim, int64_t param);
 /* New values into their averages, in one type. */
 void cz__optim_average(const cz_device *device, cz_dtype dtype, double weight, int64_t count,
                        const void *values, void *averages);
-/* What is frozen has none. */
-void cz__optim_forget_averages(cz_optim *optim);
+/* How many values are in it. */
+static inline double *cz__optim_averaged(cz_optim *optim, int64_t param)
+{
+    return &optim->scalars[param * optim->scalar_count + optim->rule_scalars];
+}
 /* Scratch memory for a tile of whole tensors, and for what is evaluated: two rows of any type. */
 static inline size_t cz__optim_average_scratch_bytes(const cz_optim *optim)
 {

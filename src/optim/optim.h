@@ -78,8 +78,10 @@ bool cz__optim_is_mixed(const cz_optim *optim);
 /* Has its value a master here, in use or to be? */
 bool cz__optim_has_master(const cz_optim *optim, int64_t param);
 
-/* Does its group keep averages? */
+/* Does its group keep averages? And does the parameter have an element slot of that name, in use or
+ * to be? */
 bool cz__optim_averages(const cz_optim *optim, int64_t param);
+bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name);
 
 /* The e-th element slot, the rule's and then those of masters and averages, and the k-th scalar
  * slot, "step" left out; the name is NULL if there are fewer. */
@@ -230,8 +232,8 @@ void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
 
 /* With these slots in use, is something else than its value evaluated of a parameter? */
 bool cz__optim_has_evaluated(const cz_optim *optim, int64_t param, unsigned used);
-/* Have memory for the change, once nothing is on its way: CZ_ERR_STATE, CZ_ERR_MEMORY. Then make it,
- * here; and back, which needs nothing in advance. Or take the memory back. */
+/* Have memory for the change, once nothing is on its way: CZ_ERR_STATE, CZ_ERR_MEMORY. Then make
+ * it, here; and back, which needs nothing in advance. Or take the memory back. */
 cz_status cz__optim_prepare_evaluation(cz_optim *optim);
 void cz__optim_evaluate(cz_optim *optim, bool evaluated);
 void cz__optim_release_kept(cz_optim *optim);

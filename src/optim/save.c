@@ -16,8 +16,8 @@ cz__progress cz__optim_progress(const cz_optim *optim)
 }
 
 /* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it
- * what is in use. A master or an average that has not been used yet says nothing that the value does
- * not. */
+ * what is in use. A master or an average that has not been used yet says nothing that the value
+ * does not. */
 static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
 {
     if (optim->group_of[param] < 0 || !progress->used[param])

@@ -145,10 +145,24 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
 
 /* ---- before a step ---- */
 
+/* What is frozen has no average. */
+static void forget_averages(cz_optim *optim)
+{
+    const unsigned average = cz__optim_average_bit(optim);
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const int64_t param = optim->shard.spans[s].param;
+        if (optim->tables.trainable[param] || !(optim->used[param] & average))
+            continue;
+        optim->used[param] &= ~average;
+        *cz__optim_averaged(optim, param) = 0;
+    }
+}
+
 cz_status cz__optim_prepare(cz_optim *optim)
 {
     CZ_TRY(cz__optim_reserve(optim, &optim->shard));
-    cz__optim_forget_averages(optim);
+    if (optim->average_slot >= 0 && !optim->evaluated)
+        forget_averages(optim);
     if (!optim->rule->state_at_create)
         return CZ_OK;
     for (int64_t s = 0; s < optim->shard.span_count; s++) {

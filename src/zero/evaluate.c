@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is evaluated in the place of what trains, on every rank, and back: owners change their spans,
- * which then go the way of new values. */
+/* What is evaluated in the place of what trains, on every rank, and back: owners change their
+ * spans, which then go the way of new values. */
 #include "base/float_mode.h"
 #include "base/status.h"
 #include "base/thread.h"
