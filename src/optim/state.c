@@ -216,6 +216,12 @@ static int find_slot(const cz_optim *optim, const char *name)
     return -1;
 }
 
+bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name)
+{
+    const int e = find_slot(optim, name);
+    return e >= 0 && optim->group_of[param] >= 0 && cz__optim_slots_in_use(optim, param) >> e & 1u;
+}
+
 cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot, int64_t begin,
                          const void **data, int64_t *count)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Which types there are: of slots, and which parameters have masters. */
-#include <string.h>
-
 #include "optim/object.h"
 
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot)
@@ -38,13 +36,4 @@ bool cz__optim_has_master(const cz_optim *optim, int64_t param)
 bool cz__optim_averages(const cz_optim *optim, int64_t param)
 {
     return optim->group_of[param] >= 0 && optim->groups[optim->group_of[param]].average.kind;
-}
-
-bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name)
-{
-    const unsigned slots = optim->group_of[param] < 0 ? 0 : cz__optim_slots_in_use(optim, param);
-    for (int e = 0; e < optim->slot_count; e++)
-        if (slots >> e & 1u && strcmp(cz__optim_element_slot(optim, e).name, name) == 0)
-            return true;
-    return false;
 }
