@@ -181,8 +181,8 @@ static void create_optim(run *r)
     options.threads = r->parts;
     CZ_CHECK(cz_model_create(&r->model));
     CZ_CHECK(cz_model_add(r->model, "p", r->memory[0], r->memory[1], r->job->dtype, 1, &count));
-    CZ_CHECK(cz_optim_create(&r->optim, r->model, cz_rule_find(r->job->rule), r->job->hypers,
-                             &options));
+    CZ_CHECK(
+        cz_optim_create(&r->optim, r->model, cz_rule_find(r->job->rule), r->job->hypers, &options));
 }
 
 static double seconds_of_steps(cz__kernel_threads *threads, run *r)
