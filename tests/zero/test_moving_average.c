@@ -420,3 +420,51 @@ TEST(rules_with_partial_sums)
     r.dtype = CZ_BF16;
     check(r, "lamb, bf16");
 }
+
+/* ---- ranks that differ ---- */
+
+static cz_status differ(cz_group *group, void *context)
+{
+    static const char *const sentences[] = {
+        "average of parameter group 0 is mean on rank 1, ema on rank 0",
+        "average.warm_up of parameter group 0 is 1 on rank 1, 0 on rank 0",
+        "average.start of parameter group 0 is 4 on rank 1, 0 on rank 0",
+        "average.every of parameter group 0 is 2 on rank 1, 1 on rank 0",
+        "average_decay of parameter group 0 is 0.5 on rank 1, 0.999 on rank 0"};
+    float values[4] = {0}, gradients[4] = {0};
+    const int64_t four = 4;
+    cz_model *model = NULL;
+    cz_zero *zero = NULL;
+    cz_status status = cz_model_create(&model);
+    if (!status)
+        status = cz_model_add(model, "w", values, gradients, CZ_F32, 1, &four);
+    for (int k = 0; !status && k < 6; k++) {
+        cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+        cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
+        const bool other = cz_group_rank(group) == 1;
+        average.kind = k == 0 && other ? CZ_MOVING_AVERAGE_MEAN : CZ_MOVING_AVERAGE_EMA;
+        average.warm_up = k == 1 && other;
+        average.start = k == 2 && other ? 4 : 0;
+        average.every = k == 3 && other ? 2 : 0;
+        average.decay = k == 4 && other ? 0.5 : 0.999;
+        options.average = &average;
+        status = cz_zero_create(&zero, group, model, cz_rule_adam(), NULL, &options);
+        if (k < 5)
+            status = expect_outcome(status, CZ_ERR_MISMATCH, sentences[k]);
+    }
+    if (!status)
+        status = expect_outcome(cz_zero_evaluate(zero, cz_group_rank(group) != 1), CZ_ERR_MISMATCH,
+                                "the wish is what trains on rank 1, what is evaluated on rank 0");
+    if (!status)
+        status = cz_zero_step(zero, NULL, NULL);
+    cz_zero_destroy(&zero);
+    cz_model_destroy(&model);
+    return status;
+}
+
+TEST(ranks_that_differ_are_told_in_what)
+{
+    char why[256];
+    if (cz_test_run_ranks(2, differ, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
