@@ -131,6 +131,11 @@ typedef struct cz_device {
      *  same arguments, whichever thread calls, others too at once. CZ_ERR_UNSUPPORTED: a type other
      *  than f32 and f64. */
     cz_status (*matmul)(void *queue, cz_dtype dtype, const cz_matmul *product);
+    /** Optional; optimizers keep moving averages of values where it is there. averages[i] +=
+     *  weight * (values[i] - averages[i]), `weight` rounded to the type, and each operation. No
+     *  overlap. CZ_ERR_UNSUPPORTED: another type than f32 and f64. */
+    cz_status (*average)(void *queue, cz_dtype dtype, double weight, int64_t count,
+                         const void *values, void *averages);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

@@ -157,6 +157,10 @@ typedef struct cz_rule {
      *  with masters and all that kernels have (docs/precision.md). Without it each comes as it is,
      *  all of one type. */
     bool in_f32;
+    /** What is evaluated where that is not the value itself: value + weight (slot - value), with an
+     *  element slot, whose place among them `slot` receives. Returns the weight with these values;
+     *  not finite: there is none. For rules with kernels. See cz_zero_evaluate(). Optional. */
+    double (*evaluated)(const double *hypers, int *slot);
 } cz_rule;
 
 /** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is

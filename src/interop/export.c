@@ -73,8 +73,10 @@ static cz_status read_request(cz__exporting *e, const char *path, const cz_expor
     if (e->options.parameters_only && e->options.common)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "checkpoint export: parameters_only, and a common dictionary");
+    if (e->checkpoint->optim && !e->options.parameters_only)
+        CZ_TRY(cz__optim_check_trained(e->checkpoint->optim, "checkpoint export"));
     if (e->checkpoint->zero)
-        CZ_TRY(cz__zero_check_idle(e->checkpoint->zero));
+        CZ_TRY(cz__zero_come_to_rest(e->checkpoint->zero));
     return cz__common_check(e->options.common);
 }
 

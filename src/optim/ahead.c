@@ -285,7 +285,8 @@ static cz_status build(cz__ahead *a)
 {
     const cz_optim *optim = a->optim;
     const size_t params = (size_t)optim->param_count;
-    a->is_whole = optim->rule->update_tensor || optim->rule->sum_count > 0;
+    a->is_whole = cz__optim_any_rule(optim, CZ__NEEDS_WHOLE_TENSORS) ||
+                  cz__optim_any_rule(optim, CZ__HAS_PARTIAL_SUMS);
     a->parts = !a->is_whole && cz__optim_works_in_parts(optim) ? cz__optim_parts(optim) : 1;
     a->entries = cz__calloc(params, sizeof *a->entries);
     a->queue = cz__calloc(params, sizeof *a->queue);

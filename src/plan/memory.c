@@ -104,14 +104,15 @@ static uint64_t zero_tables(const cz_plan *plan, int rank)
     return cz__zero_bytes(plan->param_count) +
            (plan->ranges > 0 ? cz__even_map_bytes(plan->param_count, plan->ranges)
                              : cz__owner_table_bytes(o->world_size, plan->param_count)) +
-           cz__optim_bytes(o->rule, plan->param_count, plan->ranks.spans[rank]) +
+           cz__optim_bytes(o->rule, o->average, plan->param_count, plan->ranks.spans[rank]) +
            cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
 }
 
 static uint64_t optim_tables(const cz_plan *plan)
 {
-    return cz__optim_bytes(plan->options.rule, plan->param_count, plan->param_count) +
+    const cz_plan_options *o = &plan->options;
+    return cz__optim_bytes(o->rule, o->average, plan->param_count, plan->param_count) +
            cz__owner_table_bytes(1, plan->param_count) +
            (uint64_t)plan->param_count * sizeof(void *);
 }
@@ -155,7 +156,7 @@ static uint64_t file_bytes(const cz_plan *plan, int rank)
 static uint64_t progress(const cz_plan *plan)
 {
     const cz_rule *rule = plan->options.rule;
-    size_t words = 2;
+    size_t words = 2 + (plan->options.average != 0);
     for (int i = 0; i < rule->slot_count; i++) {
         const cz_slot_spec slot = cz__rule_slot(rule, i);
         words += slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") != 0;

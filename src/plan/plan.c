@@ -38,7 +38,8 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, rule, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
-    CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)));
+    CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)),
+    CZ__OPTION(cz_plan_options, average, CZ__LOCAL, CZ__FLAG));
 
 static cz_status check_parts(const cz_plan_options *o)
 {
@@ -167,6 +168,8 @@ static cz_status fill_plan(cz__plan_draft *d)
         plan->slot_size = sizeof(float);
         plan->slots++;
     }
+    if (plan->options.average) /* in f32 at least */
+        plan->slots += plan->slot_size < sizeof(float) ? 2 : 1;
     if (plan->options.parts > 0 && plan->dtype != CZ_F32 && plan->dtype != CZ_F64)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plan: option parts: parameters are %s, wanted f32 or f64",
