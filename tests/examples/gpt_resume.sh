@@ -70,7 +70,7 @@ says() {
 }
 
 # The same number of ranks: the same bits, for each way to keep the optimizer's state.
-for way in '--partition elements' '--partition greedy' --unsharded '--hook bf16_compress' \
+for way in '--partition elements' '--partition greedy --ema 0.9' --unsharded '--hook bf16_compress' \
     '--dtype bf16 --bf16-state'; do
     for ranks in 2 3; do
         base=$(printf %s "$ranks$way" | tr -d ' -')

@@ -673,7 +673,7 @@ static const cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
 static void make_cz_optim(trial *t)
 {
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
-    options.average = &average; /* something to evaluate */
+    options.average = &average;    /* something to evaluate */
     options.groups = &first_group; /* the second parameter can still be added */
     options.group_count = 1;
     must(t,

@@ -97,8 +97,11 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     if (o->wire)
         CZ_TRY(cz_ddp_register_hook_by_name(
             t->ddp, o->wire == CZ_F16 ? "fp16_compress" : "bf16_compress", NULL));
+    const cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
+    cz_optim_options alone = CZ_OPTIM_OPTIONS_INIT;
+    alone.average = o->average ? &average : NULL;
     if (o->unsharded)
-        return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, NULL);
+        return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, &alone);
     cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
     zero.partition = o->partition;
     zero.parts = t->parts;
@@ -106,6 +109,7 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     zero.overlap = o->overlap;
     zero.parameters_as_bucket_view = o->views;
     zero.moved = o->views ? moved : NULL;
+    zero.average = alone.average;
     return cz_zero_create(&t->zero, group, t->model, o->rule, o->hypers, &zero);
 }
 
@@ -150,20 +154,21 @@ typedef struct way {
     cz_partition partition;
     cz_dtype wire;
     int32_t views;
+    int32_t average;
 } way;
 
 static const way ways[] = {
     {"zero", 0, 0, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
-    {"zero, greedy", 0, 0, 0, CZ_OVERLAP_NONE, CZ_PARTITION_GREEDY, (cz_dtype)0, 0},
+    {"zero, greedy, averages", 0, 0, 0, CZ_OVERLAP_NONE, CZ_PARTITION_GREEDY, (cz_dtype)0, 0, 1},
     {"ddp", 1, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
     {"ddp and zero", 0, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
     {"interleaved", 0, 1, 0, CZ_OVERLAP_INTERLEAVED, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
     {"step", 0, 1, 0, CZ_OVERLAP_STEP, CZ_PARTITION_BUCKETS, (cz_dtype)0, 0},
     {"pieces", 0, 1, 0, CZ_OVERLAP_INTERLEAVED, CZ_PARTITION_BUCKET_PIECES, (cz_dtype)0, 0},
     {"all-reduce", 0, 1, 1, CZ_OVERLAP_INTERLEAVED, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
-    {"ddp, f16", 1, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, CZ_F16, 0},
+    {"ddp, f16, averages", 1, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, CZ_F16, 0, 1},
     {"zero, bf16", 0, 1, 1, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, CZ_BF16, 0},
-    {"views", 0, 1, 0, CZ_OVERLAP_STEP, CZ_PARTITION_GREEDY, (cz_dtype)0, 1},
+    {"views", 0, 1, 0, CZ_OVERLAP_STEP, CZ_PARTITION_GREEDY, (cz_dtype)0, 1, 1},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -178,6 +183,7 @@ static inline cz_plan_options options_of(const way *w, int world_size, size_t bu
     o.partition = w->partition;
     o.wire = w->wire;
     o.views = w->views;
+    o.average = w->average;
     o.bucket_bytes = o.first_bucket_bytes = bucket_bytes;
     o.rule = cz_rule_adamw();
     o.in_process = 1;

@@ -37,12 +37,14 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
          rule: str | Rule = "adamw", *, unsharded: bool = False, partition: str = "elements", ddp: bool = False,
          overlap: str = "none", all_reduce: bool = False, parameters_as_bucket_view: bool = False,
          in_process: bool = False, parts: int = 0, bucket_bytes: int = 0,
-         first_bucket_bytes: int = 0, segment_bytes: int = 0, **values) -> list[dict[str, int]]:
+         first_bucket_bytes: int = 0, segment_bytes: int = 0, average: bool = False,
+         **values) -> list[dict[str, int]]:
     """What each rank of a training needs.
 
     Args:
         shapes: a :class:`Model`; ``{name: ("f32", (rows, columns))}``; or the path of a checkpoint,
             a safetensors or PyTorch file, or a list of shapes.
+        average: moving averages of values, in the state.
         values: hyper-parameters that differ from the rule's defaults.
 
     Returns:
@@ -56,7 +58,7 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
         overlap=choice("overlap", "cz_overlap", "CZ_OVERLAP_", overlap),
         views=parameters_as_bucket_view, in_process=in_process, parts=parts,
         bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
-        segment_bytes=segment_bytes, rule=found if table is None else ctypes.pointer(found))
+        segment_bytes=segment_bytes, average=average, rule=found if table is None else ctypes.pointer(found))
     listed = hypers(values)
     if values:
         options.hypers = listed
