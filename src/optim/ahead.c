@@ -183,9 +183,10 @@ static void do_tile(cz__ahead *a, const block *b, int part)
 static void do_block(cz__ahead *a, const block *b, int part)
 {
     const entry *e = &a->entries[b->param];
-    for (int64_t done = 0; e->actions && done < b->count; done += TILE) {
+    const int64_t tile = e->actions == UPDATE ? BLOCK : TILE; /* one pass makes its own tiles */
+    for (int64_t done = 0; e->actions && done < b->count; done += tile) {
         const int64_t left = b->count - done;
-        do_tile(a, &(block){b->param, b->first + done, left < TILE ? left : TILE}, part);
+        do_tile(a, &(block){b->param, b->first + done, left < tile ? left : tile}, part);
     }
     if (e->actions & UPDATE && a->is_whole)
         cz__optim_step_param(a->optim, b->param, e->gradient);
