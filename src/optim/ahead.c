@@ -63,8 +63,10 @@ struct cz__ahead {
     pthread_cond_t work, idle;
     pthread_t thread;
     bool has_thread, stop, busy;
-    bool leaving; /* a part has found nothing to do: the others leave, too, and all begin again */
-    bool open;    /* a step has begun and not ended */
+    bool leaving;   /* a part has found nothing to do: the others leave, too, and all begin again */
+    bool has_guest; /* who waits does a part */
+    uint64_t claimed; /* bit p: somebody does part p */
+    bool open;        /* a step has begun and not ended */
     stage stage;
     double factor;                           /* that gradients are multiplied by, while MAKING */
     int64_t arrived, next, element, pending; /* of the queue; the next block; elements not begun */
@@ -228,13 +230,22 @@ static bool do_next(cz__ahead *a, int part)
     return true;
 }
 
+/* With the lock, by who comes first: a kernel thread, or whoever waits for the end of the step. */
+static void do_claimed(cz__ahead *a, int part)
+{
+    if (a->leaving || a->claimed >> part & 1u)
+        return;
+    a->claimed |= (uint64_t)1 << part;
+    while (!a->leaving && do_next(a, part))
+        ;
+    a->leaving = true;
+}
+
 static void do_part(void *context, int part)
 {
     cz__ahead *a = context;
     pthread_mutex_lock(&a->lock);
-    while (!a->leaving && do_next(a, part))
-        ;
-    a->leaving = true;
+    do_claimed(a, part);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -248,19 +259,32 @@ static void work(cz__ahead *a)
             continue;
         }
         a->leaving = false;
+        a->claimed = 0;
         pthread_mutex_unlock(&a->lock);
         cz__kernel_threads_run(a->optim->kernel_threads, do_part, a);
         pthread_mutex_lock(&a->lock);
+        a->leaving = true;
+        while (a->has_guest)
+            pthread_cond_wait(&a->idle, &a->lock);
     }
     a->busy = false;
     pthread_cond_broadcast(&a->idle);
 }
 
-/* With the lock: until nothing is left to do. */
+/* With the lock: until nothing is left to do. Who waits is on a core that is awake, and does the
+ * last part unless its thread has begun. */
 static void await_idle(cz__ahead *a)
 {
-    while (a->busy || (a->has_thread && a->next < a->arrived))
-        pthread_cond_wait(&a->idle, &a->lock);
+    while (a->busy || (a->has_thread && a->next < a->arrived)) {
+        if (!a->leaving && !(a->claimed >> (a->parts - 1) & 1u)) {
+            a->has_guest = true;
+            do_claimed(a, a->parts - 1);
+            a->has_guest = false;
+            pthread_cond_broadcast(&a->idle);
+        } else {
+            pthread_cond_wait(&a->idle, &a->lock);
+        }
+    }
 }
 
 static void *thread_main(void *context)
@@ -321,7 +345,7 @@ cz_status cz__ahead_create(cz__ahead **out, cz_optim *optim, const cz_in_backwar
         return cz__fail(CZ_ERR_MEMORY, "in backward: no memory for a queue");
     a->optim = optim;
     a->options = *options;
-    a->trusts = true;
+    a->trusts = a->leaving = true;
     a->factor = 1;
     a->process = cz__process();
     cz__lock_create(&a->lock);
