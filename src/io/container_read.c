@@ -114,7 +114,7 @@ static void forget_error(void)
 }
 
 /* What libzip says, or what our own read has met. `what`: NULL, or the entry. */
-static cz_status fail_zip(const cz__container *c, const zip_error_t *error, const char *what)
+static cz_status fail(const cz__container *c, const zip_error_t *error, const char *what)
 {
     if (c->input.status != CZ_OK)
         return c->input.status;
@@ -151,12 +151,12 @@ static cz_status locate(cz__container *c, cz__container_entry *e)
     forget_error();
     zip_file_t *file = zip_fopen_index(c->zip, e->number, ZIP_FL_COMPRESSED);
     if (!file)
-        return fail_zip(c, zip_get_error(c->zip), e->name);
+        return fail(c, zip_get_error(c->zip), e->name);
     const zip_int64_t got = zip_fread(file, &first, 1);
     cz_status status = CZ_OK;
     e->offset = c->input.begin + c->input.last;
     if (got != 1)
-        status = fail_zip(c, zip_file_get_error(file), e->name);
+        status = fail(c, zip_file_get_error(file), e->name);
     else if (e->bytes > c->input.bytes - c->input.last)
         status = cz__fail(CZ_ERR_FORMAT, "%s: %s: it ends beyond the end of the file", c->path,
                           cz__show(e->name).text);
@@ -172,7 +172,7 @@ static cz_status read_entry(cz__container *c, zip_uint64_t number)
     cz__container_entry *e = &c->entries[c->count];
     forget_error();
     if (zip_stat_index(c->zip, number, 0, &about) != 0)
-        return fail_zip(c, zip_get_error(c->zip), NULL);
+        return fail(c, zip_get_error(c->zip), NULL);
     if ((about.valid & wanted) != wanted)
         return cz__fail(CZ_ERR_FORMAT, "%s: entry %" PRIu64 " has no size", c->path,
                         (uint64_t)number);
@@ -286,7 +286,7 @@ static cz_status open_zip(cz__container *c)
         c->zip = zip_open_from_source(source, ZIP_RDONLY, &error);
     if (source && !c->zip)
         zip_source_free(source);
-    const cz_status status = c->zip ? CZ_OK : fail_zip(c, &error, NULL);
+    const cz_status status = c->zip ? CZ_OK : fail(c, &error, NULL);
     zip_error_fini(&error);
     return status;
 }
@@ -403,7 +403,7 @@ static cz_status read_some(cz__container *c, const cz__container_entry *e, zip_f
     zip_int64_t got = 1;
     for (*count = 0; got > 0 && *count<most; *count += got> 0 ? (size_t)got : 0)
         got = zip_fread(file, to + *count, most - *count);
-    return got < 0 ? fail_zip(c, zip_file_get_error(file), e->name) : CZ_OK;
+    return got < 0 ? fail(c, zip_file_get_error(file), e->name) : CZ_OK;
 }
 
 static void take_sums(cz__container *c, const cz__container_entry *e, uint64_t done, size_t count)
@@ -424,14 +424,14 @@ static cz_status go_through(cz__container *c, const cz__container_entry *e, char
     forget_error();
     zip_file_t *file = zip_fopen_index(c->zip, e->number, 0);
     if (!file)
-        return fail_zip(c, zip_get_error(c->zip), e->name);
+        return fail(c, zip_get_error(c->zip), e->name);
     while (got > 0) {
         const uint64_t left = e->bytes - done;
         const bool direct = to && left > 0;
         status = read_some(c, e, file, direct ? to + done : c->held.bytes,
                            (size_t)(direct ? left : piece_of(c)), &got);
         if (!status && got > left)
-            status = fail_zip(c, zip_file_get_error(file), e->name);
+            status = fail(c, zip_file_get_error(file), e->name);
         if (status)
             break;
         if (!to)
@@ -439,7 +439,7 @@ static cz_status go_through(cz__container *c, const cz__container_entry *e, char
         done += got;
     }
     if (!status && done != e->bytes)
-        status = fail_zip(c, zip_file_get_error(file), e->name);
+        status = fail(c, zip_file_get_error(file), e->name);
     (void)zip_fclose(file);
     return status;
 }
