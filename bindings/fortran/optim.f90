@@ -66,6 +66,7 @@ module czero_optim
         type(c_ptr) :: hypers = c_null_ptr
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
+        type(c_ptr) :: rule = c_null_ptr
     end type
 
     ! What C reads during a call; variables of these types have to be TARGETs.

@@ -501,12 +501,14 @@ class hypers
     std::vector<cz_hyper> list_;
 };
 
-/** A parameter group: {{0, 1, 2}, {{"lr", 1e-4}}}. */
+/** A parameter group: {{0, 1, 2}, {{"lr", 1e-4}}}; with a rule of its own:
+ *  {{3}, {{"lr", 0.1}}, cz_rule_sgd()}. */
 class param_group
 {
   public:
-    explicit param_group(std::vector<std::int64_t> params, hypers values = {})
-        : params_(std::move(params)), hypers_(std::move(values))
+    explicit param_group(std::vector<std::int64_t> params, hypers values = {},
+                         const cz_rule *rule = nullptr)
+        : params_(std::move(params)), hypers_(std::move(values)), rule_(rule)
     {
     }
     operator cz_param_group() const
@@ -515,12 +517,14 @@ class param_group
         group.params = params_.data();
         group.param_count = static_cast<std::int64_t>(params_.size());
         group.hypers = hypers_;
+        group.rule = rule_;
         return group;
     }
 
   private:
     std::vector<std::int64_t> params_;
     hypers hypers_;
+    const cz_rule *rule_;
 };
 
 /** Several, for options: param_groups groups({…, …}); options.groups = groups.data();
@@ -1646,10 +1650,11 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
   public:
     using released_function = std::function<void(std::int64_t param, void *gradient)>;
 
-    explicit in_backward(span<cz_optim *const> optims, released_function released = {})
+    /** @param options  all but `released` and its context */
+    explicit in_backward(span<cz_optim *const> optims, released_function released = {},
+                         cz_in_backward_options options = fresh<cz_in_backward_options>())
         : own_(std::make_unique<context>())
     {
-        cz_in_backward_options options = fresh<cz_in_backward_options>();
         own_->released = std::move(released);
         if (own_->released) {
             options.context = own_.get();
@@ -1680,6 +1685,10 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
     void mark_ready(std::int64_t param, void *gradient = nullptr)
     {
         detail::check_step(cz_in_backward_mark_ready(get(), param, gradient));
+    }
+    cz_step_result end(const cz_step_options &options = fresh<cz_step_options>())
+    {
+        return detail::step_of(cz_in_backward_end, get(), &options);
     }
 
   private:

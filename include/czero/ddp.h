@@ -180,7 +180,7 @@ CZ_API cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out);
  *                 program neither begins its steps nor marks.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: `ddp` is NULL, another model. CZ_ERR_STATE: a pass has begun;
  *          there is an optimizer; another ddp has these. CZ_ERR_UNSUPPORTED: a hook that reduces
- *          slices. */
+ *          slices, optimizers whose steps have an end (cz_in_backward_end()). */
 CZ_API cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward);
 
 /* ---- hooks ---- */

@@ -49,9 +49,16 @@ typedef struct cz_param_group {
     /** Of element slots, masters apart: CZ_F32, or CZ_BF16, where values are not f64. 0: what the
      *  optimizer's option says. */
     cz_dtype state_dtype;
+    /** How these are updated; borrowed as the optimizer's own, which NULL stands for. With another
+     *  one `hypers` is what differs from the defaults of that rule: what the optimizer was given is
+     *  not for it. */
+    const cz_rule *rule;
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0}
+#define CZ_PARAM_GROUP_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL                \
+    }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)

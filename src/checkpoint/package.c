@@ -404,7 +404,7 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
     cz__text text = {0};
     cz__checksum_print(cz__checksum_of(o->part.head, o->part.head_bytes), digits);
     json_t *mark = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:I, s:s, s:O, s:O}", "format",
-                             "czero checkpoint part", "version", CZ__INDEX_VERSION, "id", o->id,
+                             "czero checkpoint part", "version", CZ__FIRST_VERSION, "id", o->id,
                              "generation", (json_int_t)o->generation, "step", (json_int_t)o->step,
                              "rank", o->rank, "world_size", o->world_size, "bytes",
                              (json_int_t)o->part.head_bytes + (json_int_t)o->part.bytes, "header",

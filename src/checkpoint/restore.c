@@ -64,13 +64,19 @@ static cz_status reach(cz__loading *l, int64_t place, const char *slot, int64_t 
                            cz__restore_slot_in_file(l, place, slot), begin, end);
 }
 
-/* The rule is that of the optimizer here, which was compared: of a file that leaves it open, it is
- * now known. */
+/* Of a file that leaves the rule open it is now known: rules were compared. */
 static cz_status settle_rule(cz__loading *l)
 {
-    const char *rule;
-    CZ_TRY(cz_state_dict_get_text(l->here.optimizer, "rule", &rule));
-    return cz_state_dict_set_text(l->input.index.optimizer, "rule", rule);
+    const cz_optim *optim = l->checkpoint->optim;
+    cz_state_dict *outline = l->input.index.optimizer;
+    if (strcmp(cz__outline_rule_of(outline, NULL), CZ__ADAM_OR_ADAMW) != 0)
+        return CZ_OK;
+    for (int64_t g = 0; g < cz__optim_group_count(optim); g++) {
+        const char *rule = cz__optim_group_rule(optim, g)->name;
+        if (cz__optim_group_param_count(optim, g) > 0)
+            return cz_state_dict_set_text(outline, "rule", rule);
+    }
+    return CZ_OK;
 }
 
 /* Does the file have the value of a parameter in more bits than there are here, and state of it
@@ -202,9 +208,9 @@ static cz_status spread_values(cz__loading *l, const cz_shard_map *map, spreadin
 static cz_status spread_slot(cz__loading *l, spreading *s, int e, cz_dtype dtype)
 {
     bool any = false;
-    const char *slot = cz__optim_element_slot(l->checkpoint->optim, e).name;
     for (int64_t i = 0; i < l->here.param_count; i++) {
-        s->include[i] = l->comparison.from[i] >= 0 &&
+        const char *slot = cz__optim_element_slot(l->checkpoint->optim, i, e).name;
+        s->include[i] = slot && l->comparison.from[i] >= 0 &&
                         cz_state_dict_kind(cz__restore_entry(l, i), slot) == CZ_STATE_TEXT &&
                         cz__optim_slot_dtype(l->checkpoint->optim, i, e) == dtype &&
                         cz__contents_address(l->checkpoint, i, slot, 0);

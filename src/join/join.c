@@ -228,6 +228,7 @@ static void describe_joinable(const cz_join *join, int k, cz__description *d)
     if (join->identities[k].optim) {
         cz__describe_rule(d, cz__optim_rule(join->identities[k].optim));
         cz__describe_named_members(d, join->identities[k].optim);
+        cz__describe_other_rules(d, join->identities[k].optim);
         cz__describe_hypers(d, join->identities[k].optim);
     }
 }

@@ -9,6 +9,8 @@
 #include "rule/rule.h"
 #include "tensor/model.h"
 
+#include <string.h>
+
 /* Parameters that joined late or lack a gradient now and then are a few steps behind the others. */
 #define CZ__PREPARED 4
 
@@ -19,7 +21,9 @@ typedef struct cz__extra {
 } cz__extra;
 
 typedef struct cz__optim_group {
-    int64_t *params; /* owned */
+    const cz_rule *rule; /* borrowed; what it has of slots, sums and values is by this one */
+    int use;             /* its place in cz_optim.rules */
+    int64_t *params;     /* owned */
     int64_t param_count;
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
@@ -30,6 +34,26 @@ typedef struct cz__optim_group {
     unsigned slots_wanted;  /* bit e: memory is needed for it; differs while values change only */
     cz__prepared *prepared; /* owned, CZ__PREPARED of them; step s is at s % CZ__PREPARED */
 } cz__optim_group;
+
+/* A rule that some group has, and its kernels for the optimizer's type and device. */
+typedef struct cz__rule_use {
+    const cz_rule *rule;        /* borrowed */
+    int64_t group_count;        /* so many have it */
+    int slot_count;             /* of elements, */
+    int scalar_count;           /* and scalars, "step" left out */
+    bool counts_steps;          /* it has a slot "step" */
+    cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
+    cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
+} cz__rule_use;
+
+/* How wide tables are whose rows are a parameter's or a span's: enough for each of the rules. */
+typedef struct cz__widths {
+    int slots;   /* element slots: of rules, and one for masters after them */
+    int scalars; /* without "step" */
+    int sums;
+    int hypers;
+    bool has_masters;
+} cz__widths;
 
 /* A span that this rank owns. Its slots are a row of cz__optim_shard.slots. */
 typedef struct cz__local_span {
@@ -57,7 +81,7 @@ typedef struct cz__optim_shard {
     void **slots;          /* owned, span_count rows of slot_count; memory in the arenas */
     cz__arena *arenas;     /* owned */
     size_t state_bytes;
-    /* For rules with partial sums, one row per span (a parameter's is its first span's): the sums
+    /* Where a rule has partial sums, one row per span (a parameter's is its first span's): the sums
      * of a step, and what the first pass prepared for the second. */
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
@@ -69,8 +93,10 @@ typedef struct cz__optim_shard {
 } cz__optim_shard;
 
 struct cz_optim {
-    cz_model *model; /* borrowed; frozen if `froze` */
-    const cz_rule *rule;
+    cz_model *model;     /* borrowed; frozen if `froze` */
+    const cz_rule *rule; /* of groups that say nothing else */
+    cz__rule_use *rules; /* owned; those that groups have, in the order of their first groups */
+    int rule_count;
     /* The first parameter's; others are of the same type, and what one of a type does it does for
      * all: kernels, copies. Memory is had on each. */
     const cz_device *device;
@@ -81,11 +107,13 @@ struct cz_optim {
     bool is_mixed;  /* some value, gradient or state is of another type than `dtype` */
     bool has_means; /* cz__optim_take_means() */
     double factor;  /* of the present step's gradients, as far as they are of another type */
-    cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
-    cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
-    int slot_count;             /* element slots: the rule's, and that of masters */
-    int master_slot;            /* the last one; -1: no value has 16 bits */
-    int scalar_count;           /* its scalar slots, "step" left out */
+    bool is_narrow; /* some value of the model has 16 bits */
+    /* The widest rule's, as rows of tables have them: see cz__widths. */
+    int slot_count;   /* element slots, and that of masters */
+    int master_slot;  /* the last one; -1: no value has 16 bits */
+    int scalar_count; /* scalar slots, "step" left out */
+    int sum_count;
+    int hyper_room; /* of `values` */
     bool froze;
     bool stepped; /* at least once */
     bool loaded;  /* from a dictionary or a checkpoint */
@@ -110,6 +138,8 @@ struct cz_optim {
 
     /* Threads that share the work of a step: NULL where there is too little of it, or one core. */
     int thread_count;                   /* at most */
+    bool threads_asked;                 /* for functions of the program's, too */
+    bool alone;                         /* there are some, and no threads were asked for */
     uint64_t part_bytes;                /* less than this, read and written, is not worth one */
     cz__kernel_threads *kernel_threads; /* owned, as the next two */
     cz_sum *part_sums;           /* a row for each part: of the norm, or of the rule's sums */
@@ -120,14 +150,39 @@ struct cz_optim {
     cz__model_tables tables;     /* the model's, as long as it is frozen */
     cz__overlap_memory overlaps; /* of what steps have looked at */
 
-    /* Owned; of all ranks: the rule's sum_count for each parameter of the model. */
-    double *sum_values;
+    double *sum_values; /* owned; of all ranks: sum_count for each parameter of the model */
     int64_t skip_count;
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
     double *values;        /* owned; scratch of cz_optim_set_hyper(), one per hyper-parameter */
 };
+
+/* ---- rules.c ---- */
+
+/* The group has been filled: its rule is one of the optimizer's from now on, tables are as wide as
+ * it needs. With room for a rule that is new. CZ_ERR_UNSUPPORTED: there is no slot left for
+ * masters; CZ_ERR_MEMORY. Nothing was changed then. */
+cz_status cz__optim_take_rule(cz_optim *optim, cz__optim_group *group);
+/* The reverse, for the last group. Cannot fail. */
+void cz__optim_leave_rule(cz_optim *optim, cz__optim_group *group);
+/* The kernels of a parameter's rule, if they are not known yet. CZ_ERR_UNSUPPORTED. */
+cz_status cz__optim_find_kernels(cz_optim *optim, int64_t param);
+/* What a group's rule is to the optimizer. */
+static inline const cz__rule_use *cz__optim_use(const cz_optim *optim, int64_t group)
+{
+    return &optim->rules[optim->groups[group].use];
+}
+/* Of a parameter that is in a group. */
+static inline const cz__rule_use *cz__optim_use_of(const cz_optim *optim, int64_t param)
+{
+    return cz__optim_use(optim, optim->group_of[param]);
+}
+/* Is it the step count? */
+static inline bool cz__slot_is_step(cz_slot_spec slot)
+{
+    return slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") == 0;
+}
 
 /* ---- shard.c ---- */
 
@@ -179,7 +234,7 @@ static inline size_t cz__optim_smallest_size(const cz_optim *optim)
 {
     return optim->is_mixed ? sizeof(uint16_t) : cz_dtype_size(optim->dtype);
 }
-/* Element slots of the rule; and the bit of the one of masters. */
+/* Element slots of the widest rule; and the bit of the one of masters. */
 static inline int cz__optim_rule_slots(const cz_optim *optim)
 {
     return optim->master_slot < 0 ? optim->slot_count : optim->master_slot;
@@ -194,8 +249,6 @@ static inline unsigned cz__optim_master_bit(const cz_optim *optim)
 /* These element slots of a parameter, and its scalars, come into use if they are not: they get
  * what they start with. There is memory for them. */
 void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
-/* Has the rule a slot "step"? */
-bool cz__optim_counts_steps(const cz_optim *optim);
 /* What a slot of a parameter starts with. */
 double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t param);
 
@@ -212,8 +265,8 @@ cz_status cz__optim_settle_types(cz_optim *optim);
 cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group);
 /* Some value of some group is another one. */
 void cz__optim_groups_changed(cz_optim *optim);
-/* Which element slots a group uses with these values; bit e is the e-th of the rule's slots that
- * are no scalars, the one after them that of masters. */
+/* Which element slots a group uses with these values; bit e is the e-th of its rule's slots that
+ * are no scalars, optim->master_slot that of masters. */
 unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *group,
                               const double *hypers);
 /* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
@@ -259,7 +312,13 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
     const size_t rows = 2 + (size_t)optim->slot_count;
     return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
 }
-/* The kernel over a piece; with `sums` the rule's first pass. */
+/* The same of a whole tensor: what its rule asks for, and room for copies in f32. */
+size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param);
+/* A rule over a whole tensor, of which everything is in the type in which it computes. */
+void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
+                             const void *gradient, void *const *slots, const cz__prepared *prepared,
+                             int part);
+/* The rule over a piece; with `sums` its first pass. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums);

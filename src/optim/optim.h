@@ -22,6 +22,9 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 /* Append a parameter group, checked like those at creation; its spans are nowhere yet. And take the
  * last one back. */
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
+/* Has a rule of its own that a program gives a group state from its creation on? The group may be
+ * wrong. */
+bool cz__param_group_has_state(const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
 /* What the arena of a shard has for a slot with that many bytes of elements. And what an optimizer
@@ -76,12 +79,25 @@ bool cz__optim_is_mixed(const cz_optim *optim);
 /* Has its value a master here, in use or to be? */
 bool cz__optim_has_master(const cz_optim *optim, int64_t param);
 
-/* The e-th element slot, the rule's and then that of masters, and the rule's k-th scalar slot,
- * "step" left out; the name is NULL if there are fewer. */
-cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e);
-cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k);
+/* The e-th element slot of a parameter, its rule's and then that of masters, and the rule's k-th
+ * scalar slot, "step" left out; the name is NULL if it has fewer. How many there are at most. */
+cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int64_t param, int e);
+cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int64_t param, int k);
 int cz__optim_slot_count(const cz_optim *optim);
 int cz__optim_scalar_count(const cz_optim *optim);
+/* The place of an element slot of that name, -1: the parameter's rule has none. */
+int cz__optim_find_slot(const cz_optim *optim, int64_t param, const char *name);
+
+/* The rule of a parameter (the optimizer's, where it is in no group), and of a group. */
+const cz_rule *cz__optim_rule_of(const cz_optim *optim, int64_t param);
+const cz_rule *cz__optim_group_rule(const cz_optim *optim, int64_t param_group);
+/* The first of the groups' rules of a kind; NULL: none is. */
+typedef enum cz__rule_kind {
+    CZ__NEEDS_WHOLE_TENSORS,
+    CZ__HAS_PARTIAL_SUMS,
+    CZ__HAS_STATE_AT_CREATE
+} cz__rule_kind;
+const cz_rule *cz__optim_any_rule(const cz_optim *optim, cz__rule_kind kind);
 
 /* The address of an element of an element slot, from where its span is contiguous; NULL: not here,
  * or no memory for this slot. */
@@ -160,11 +176,13 @@ void cz__describe_loss_scale(cz__description *description, const cz_optim *optim
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);
 
-/* Rules with partial sums: how many (0: none, and none of these functions is to be called), the
- * first pass, with gradients as for cz__optim_update(), or of one parameter; the settled sums of
- * this rank's elements of a parameter, NULL: it has none; and where the second pass,
- * cz__optim_update(), reads those of all ranks. */
+/* Rules with partial sums: how many at most (0: none has any, and none of these functions is to be
+ * called), and has a parameter's rule any? The first pass, with gradients as for
+ * cz__optim_update(), or of one parameter; the settled sums of this rank's elements of a parameter
+ * that has some, NULL: none of it is here; and where the second pass, cz__optim_update(), reads
+ * those of all ranks. */
 int cz__optim_sum_count(const cz_optim *optim);
+bool cz__optim_has_sums(const cz_optim *optim, int64_t param);
 void cz__optim_update_sums(cz_optim *optim, void *const *gradients);
 void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient);
 cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param);
@@ -257,6 +275,8 @@ void cz__load_destroy(cz__load **load);
 /* Its name, and what decides which state there is and how it travels; its functions cannot be
  * compared. */
 void cz__describe_rule(cz__description *description, const cz_rule *rule);
+/* The same of those that groups have beside the optimizer's; after cz__describe_members(). */
+void cz__describe_other_rules(cz__description *description, const cz_optim *optim);
 /* How many parameter groups there are, and their members. */
 void cz__describe_members(cz__description *description, const cz_optim *optim);
 /* With the name of each one's first member: for optimizers whose models nobody else compares, which
@@ -264,8 +284,8 @@ void cz__describe_members(cz__description *description, const cz_optim *optim);
 void cz__describe_named_members(cz__description *description, const cz_optim *optim);
 /* All values of all groups, with the names of those that were added. */
 void cz__describe_hypers(cz__description *description, const cz_optim *optim);
-/* A fingerprint of what a group's state is made of (types, masters, the seed), and one of its
- * hyper-parameters, for ranks with the same rule; `print`: of what comes before. */
+/* A fingerprint of what a group's state is made of (types, masters, the seed, the rule's name), and
+ * one of its hyper-parameters, for ranks with the same rule; `print`: of what comes before. */
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t print);
 uint64_t cz__optim_hypers_print(const cz_optim *optim, int64_t param_group, uint64_t print);
 
@@ -276,6 +296,8 @@ cz_model *cz__in_backward_model(const cz_in_backward *in_backward);
 /* Somebody else steps it: the program may not, from now on; false: it may again. Is it so? */
 void cz__in_backward_drive(cz_in_backward *in_backward, bool driven);
 bool cz__in_backward_is_driven(const cz_in_backward *in_backward);
+/* Do its steps have an end, which nobody who drives it makes? */
+bool cz__in_backward_has_end(const cz_in_backward *in_backward);
 
 /* As the public ones, for who drives. The gradient exists. */
 cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument);

@@ -44,7 +44,9 @@ static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visito
     const cz__local_span *span = &optim->shard.spans[s];
     CZ_TRY(visit_value(optim, span->param, span->begin, span->end, visit, context));
     for (int e = 0; e < optim->slot_count; e++) {
-        const char *slot = cz__optim_element_slot(optim, e).name;
+        const char *slot = cz__optim_element_slot(optim, span->param, e).name;
+        if (!slot)
+            continue;
         const cz__section run = {
             .param = span->param,
             .slot = slot,
@@ -80,10 +82,11 @@ void cz__optim_print_scalars(const cz_optim *optim, int64_t p, uint64_t print[2]
     if (optim->group_of[p] < 0 || (optim->steps[p] == 0 && !optim->used[p]))
         return;
     cz__print_add_bits(cz__print_key(name, "step"), (uint64_t)optim->steps[p], print);
-    for (int k = 0; k < optim->scalar_count; k++) {
+    for (int k = 0; k < cz__optim_use_of(optim, p)->scalar_count; k++) {
         uint64_t bits;
         memcpy(&bits, &optim->scalars[p * optim->scalar_count + k], sizeof bits);
-        cz__print_add_bits(cz__print_key(name, cz__optim_scalar_slot(optim, k).name), bits, print);
+        cz__print_add_bits(cz__print_key(name, cz__optim_scalar_slot(optim, p, k).name), bits,
+                           print);
     }
 }
 

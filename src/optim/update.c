@@ -17,9 +17,11 @@ static cz_rule_step step_of(const cz_optim *optim, int64_t param)
         .size = sizeof(cz_rule_step),
         .hypers = optim->groups[optim->group_of[param]].hypers,
         .step = optim->steps[param] + 1,
-        .scalars = optim->scalar_count > 0 ? optim->scalars + param * optim->scalar_count : NULL,
+        .scalars = cz__optim_use_of(optim, param)->scalar_count > 0
+                       ? optim->scalars + param * optim->scalar_count
+                       : NULL,
         .argument = optim->step.argument,
-        .context = optim->rule->context,
+        .context = cz__optim_rule_of(optim, param)->context,
     };
 }
 
@@ -27,7 +29,7 @@ static void prepare_afresh(const cz_optim *optim, int64_t param, cz__prepared *p
 {
     const cz_rule_step step = step_of(optim, param);
     memset(prepared, 0, sizeof *prepared);
-    optim->rule->prepare(&step, prepared->coefficients, &prepared->flags);
+    cz__optim_rule_of(optim, param)->prepare(&step, prepared->coefficients, &prepared->flags);
     prepared->flags &= ~CZ_UPDATE_FIRST;
     prepared->step = step.step;
 }
@@ -38,7 +40,7 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
 {
     const int64_t step = optim->steps[param] + 1;
     cz__prepared *shared = &optim->groups[optim->group_of[param]].prepared[step % CZ__PREPARED];
-    if (optim->scalar_count > 0 || optim->step.argument) {
+    if (cz__optim_use_of(optim, param)->scalar_count > 0 || optim->step.argument) {
         prepare_afresh(optim, param, prepared);
         return;
     }
@@ -85,21 +87,25 @@ static void find_memory(cz__span_memory *memory, const cz_optim *optim, const cz
             in_use >> e & 1u ? slots[e] + first * cz__optim_slot_size(optim, param, e) : NULL;
 }
 
-static void update_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
-                          const cz__prepared *prepared, int part)
+void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
+                             const void *gradient, void *const *slots, const cz__prepared *prepared,
+                             int part)
 {
     const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
+    cz_tensor tensor = *cz__model_value(optim->model, param);
+    tensor.data = value;
+    tensor.dtype = optim->dtype;
     const cz_tensor_update update = {
         .size = sizeof update,
-        .param = cz__model_value(optim->model, param),
-        .grad = memory->gradient,
-        .slots = memory->slots,
+        .param = &tensor,
+        .grad = gradient,
+        .slots = slots,
         .coefficients = prepared->coefficients,
         .flags = prepared->flags,
         .scratch = cz__optim_scratch(optim, device, part),
-        .context = optim->rule->context,
+        .context = cz__optim_rule_of(optim, param)->context,
     };
-    optim->rule->update_tensor(&update);
+    cz__optim_rule_of(optim, param)->update_tensor(&update);
 }
 
 /* Is all of it in the type in which kernels compute, as it is? */
@@ -127,25 +133,28 @@ void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared)
 {
     cz__span_memory memory;
+    const cz__local_span *span = &optim->shard.spans[piece->place];
+    const cz__rule_use *use = cz__optim_use(optim, span->group);
     find_memory(&memory, optim, piece);
-    if (optim->rule->update_tensor)
-        update_tensor(optim, optim->shard.spans[piece->place].param, &memory, prepared,
-                      piece->part);
-    else if (is_plain(optim, piece))
-        optim->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
-                      prepared->coefficients, prepared->flags);
-    else
+    if (!is_plain(optim, piece))
         cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
+    else if (use->rule->update_tensor)
+        cz__optim_update_tensor(optim, span->param, memory.value, memory.gradient, memory.slots,
+                                prepared, piece->part);
+    else
+        use->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
+                    prepared->coefficients, prepared->flags);
 }
 
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                                  const cz__prepared *prepared, cz_sum *sums)
 {
     cz__span_memory memory;
+    const cz__rule_use *use = cz__optim_use(optim, optim->shard.spans[piece->place].group);
     find_memory(&memory, optim, piece);
     if (is_plain(optim, piece))
-        optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
-                           prepared->coefficients, prepared->flags, sums);
+        use->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
+                         prepared->coefficients, prepared->flags, sums);
     else
         cz__optim_update_mixed(optim, piece, prepared, &memory, sums);
 }
@@ -156,14 +165,15 @@ static void combine(const cz_optim *optim, int64_t param, cz__prepared *prepared
 {
     const cz_rule_step step = step_of(optim, param);
     const unsigned first = prepared->flags & CZ_UPDATE_FIRST;
-    optim->rule->combine(&step, cz__optim_sum_values(optim, param), prepared->coefficients,
-                         &prepared->flags);
+    cz__optim_rule_of(optim, param)
+        ->combine(&step, cz__optim_sum_values(optim, param), prepared->coefficients,
+                  &prepared->flags);
     prepared->flags = (prepared->flags & ~CZ_UPDATE_FIRST) | first;
 }
 
 void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    if (optim->rule->sum_count > 0) {
+    if (cz__optim_has_sums(optim, param)) {
         *prepared = optim->shard.prepared[optim->shard.first_span[param]];
         combine(optim, param, prepared);
     } else {
@@ -185,41 +195,46 @@ uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param)
 void cz__optim_begin_sums(cz_optim *optim, int64_t param)
 {
     begin_step(optim, param, &optim->shard.prepared[optim->shard.first_span[param]]);
-    memset(cz__optim_sums(optim, param), 0, (size_t)optim->rule->sum_count * sizeof(cz_sum));
+    memset(cz__optim_sums(optim, param), 0, (size_t)optim->sum_count * sizeof(cz_sum));
 }
 
 void cz__optim_end_sums(cz_optim *optim, int64_t param)
 {
     cz_sum *sums = cz__optim_sums(optim, param);
-    for (int k = 0; k < optim->rule->sum_count; k++)
+    for (int k = 0; k < optim->sum_count; k++)
         cz__sum_settle(&sums[k]);
 }
 
 int cz__optim_sum_count(const cz_optim *optim)
 {
-    return optim->rule->sum_count;
+    return optim->sum_count;
+}
+
+bool cz__optim_has_sums(const cz_optim *optim, int64_t param)
+{
+    return optim->group_of[param] >= 0 && cz__optim_rule_of(optim, param)->sum_count > 0;
 }
 
 cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param)
 {
     const int64_t head = optim->shard.first_span[param];
-    return head < 0 ? NULL : optim->shard.sums + head * optim->rule->sum_count;
+    return head < 0 ? NULL : optim->shard.sums + head * optim->sum_count;
 }
 
 double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
 {
-    return optim->sum_values + param * optim->rule->sum_count;
+    return optim->sum_values + param * optim->sum_count;
 }
 
 /* ---- tiles ---- */
 /* The passes of a step in tiles, as they come out of a reduction or go to other ranks: kernels on
  * each while it is in cache. */
 
-/* By kernels, in the host's memory, what is here of a parameter in one row, and no threads to share
- * it with. */
+/* All by kernels, in the host's memory, what is here of a parameter in one row, and no threads to
+ * share it with. */
 bool cz__optim_takes_tiles(const cz_optim *optim)
 {
-    return optim->kernel && !optim->rule->update_tensor && optim->shard.in_parts &&
+    return !cz__optim_any_rule(optim, CZ__NEEDS_WHOLE_TENSORS) && optim->shard.in_parts &&
            !cz__optim_works_in_parts(optim);
 }
 
@@ -315,11 +330,18 @@ int64_t cz__optim_elements(const cz_optim *optim, const uint8_t *present)
 
 /* ---- the sums of a rule ---- */
 
+/* And has it sums? */
+static bool begins_sums(const cz_optim *optim, int64_t place, const uint8_t *present)
+{
+    return begins_param(optim, place, present) &&
+           cz__optim_has_sums(optim, optim->shard.spans[place].param);
+}
+
 void cz__optim_begin_sum_tiles(cz__tiles *tiles, const uint8_t *present)
 {
     cz_optim *optim = tiles->optim;
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, present))
+        if (begins_sums(optim, s, present))
             cz__optim_begin_sums(optim, optim->shard.spans[s].param);
 }
 
@@ -328,6 +350,8 @@ void cz__optim_sum_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t 
 {
     const cz_optim *optim = tiles->optim;
     cz__piece piece;
+    if (!cz__optim_has_sums(optim, param))
+        return;
     (void)find_piece(tiles, param, first, count, gradient, &piece);
     cz__optim_add_sums_of_piece(optim, &piece,
                                 &optim->shard.prepared[optim->shard.first_span[param]],
@@ -338,7 +362,7 @@ void cz__optim_end_sum_tiles(cz__tiles *tiles, const uint8_t *present)
 {
     cz_optim *optim = tiles->optim;
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, present))
+        if (begins_sums(optim, s, present))
             cz__optim_end_sums(optim, optim->shard.spans[s].param);
 }
 

@@ -163,7 +163,7 @@ static cz_status fill_plan(cz__plan_draft *d)
         p++;
     }
     plan->element_size = plan->slot_size = cz_dtype_size(plan->dtype);
-    if (cz__has_16_bits(plan->dtype) && !plan->options.rule->update_tensor) {
+    if (cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(plan->options.rule)) {
         plan->slot_size = sizeof(float);
         plan->slots++;
     }

@@ -151,7 +151,7 @@ static cz_status apply(cz_sched *s, cz__rates *rates,
         return CZ_OK;
     for (int64_t g = 0; g < rates->count; g++) {
         rates->lr[g] = formula(s, g, rates->lr[g]);
-        if (s->momentum_name)
+        if (s->drives_momentum)
             rates->momentum[g] = s->kind->momentum(s, g);
     }
     return CZ_OK;

@@ -257,7 +257,8 @@ static cz_status take_owners(draft *d, cz_shard_map **out)
 
 cz_partition cz__deal_partition(const cz_rule *rule, cz_partition asked)
 {
-    return rule->update_tensor && asked == CZ_PARTITION_ELEMENTS ? CZ_PARTITION_GREEDY : asked;
+    const bool whole = rule && rule->update_tensor;
+    return whole && asked == CZ_PARTITION_ELEMENTS ? CZ_PARTITION_GREEDY : asked;
 }
 
 cz_status cz__deal_out(const cz__deal *deal, cz_partition partition, cz_shard_map **out)

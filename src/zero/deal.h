@@ -46,7 +46,7 @@ typedef struct cz__deal {
 } cz__deal;
 
 /* What the partition that was asked for becomes: a rule that needs whole tensors has no use for
- * even cuts, on any number of ranks. */
+ * even cuts, on any number of ranks. NULL: there is none. */
 cz_partition cz__deal_partition(const cz_rule *rule, cz_partition asked);
 
 /* CZ_ERR_MEMORY. The options were checked. */

@@ -80,6 +80,7 @@ void cz__describe_groups(cz__description *d, const void *context)
     const cz_zero *zero = context;
     cz__describe_call(d, &zero->object);
     cz__describe_members(d, zero->optim);
+    cz__describe_other_rules(d, zero->optim);
     describe_settings(zero, d);
 }
 
@@ -88,8 +89,9 @@ void cz__describe_all(cz__description *d, const void *context)
     const cz__creation *creation = context;
     const cz_zero *zero = creation->zero;
     cz__describe_params(d, zero->model);
-    cz__describe_members(d, zero->optim);
     cz__describe_rule(d, zero->rule);
+    cz__describe_members(d, zero->optim);
+    cz__describe_other_rules(d, zero->optim);
     cz__describe_partition(d, zero, creation->options->partition, creation->options->owners);
     cz__describe_object(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"},
                         zero->ddp ? cz__ddp_object(zero->ddp) : NULL);

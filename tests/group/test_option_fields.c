@@ -509,6 +509,21 @@ static const change zero_changes[] = {
     CHANGE(parts, POINTER((void *)rate)),
     {0}};
 
+/* For a kernel that is never called. */
+static unsigned no_slots(const double *values)
+{
+    return 0;
+}
+
+static void prepare_nothing(const cz_rule_step *step, double *coefficients, unsigned *flags)
+{
+}
+
+static const cz_rule other_rule = {.abi = CZ_RULE_ABI,
+                                   .size = sizeof other_rule,
+                                   .name = "lion",
+                                   .slots_used = no_slots,
+                                   .prepare = prepare_nothing};
 static const cz_param_group group_defaults = {sizeof group_defaults, all_three, PARAMS, NULL};
 static const int64_t turned[] = {1, 0, 2};
 static const change group_changes[] = {
@@ -517,6 +532,7 @@ static const change group_changes[] = {
     CHANGE(hypers, POINTER((void *)other_rate), "lr"),
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
+    CHANGE(rule, POINTER((void *)&other_rule), "the rule of parameter group 0"),
     {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};
@@ -684,7 +700,7 @@ static const cz__option_table *const elsewhere[] = {
     &cz__operation_options,   /* labels: test_checked.c */
     &cz__optim_options,       /* unsharded: compared where it is used together, by what it has */
     &cz__optim_load_options,  /* the same */
-    &cz__in_backward_options, /* who is told */
+    &cz__in_backward_options, /* who is told, and how a rank works */
     &cz__plan_options,        /* no ranks */
     &cz__verify_options,      /* the same */
     &cz__sampler_options,     /* each rank asks for its own */

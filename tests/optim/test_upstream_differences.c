@@ -97,11 +97,14 @@ TEST(adagrad_of_frozen_ones)
 /* Upstream's sharded optimizer knows only what the program gave of what a new group begins with. */
 TEST(defaults)
 {
+    cz_model *matrix;
     const char *name;
+    assert_ok(cz_model_create(&matrix)); /* of a matrix, which all of them take */
+    assert_ok(cz_model_add(matrix, "a", values[0], grads[0], CZ_F32, 2, (int64_t[]){1, N}));
     for (int k = 0; (name = cz_rule_name(k)); k++) {
         const cz_rule *rule = cz_rule_find(name);
         cz_optim *optim;
-        assert_ok(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.25}), NULL));
+        assert_ok(cz_optim_create(&optim, matrix, rule, CZ_HYPERS({"lr", 0.25}), NULL));
         assert_ok(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", 0.5));
         for (int h = 0; h < rule->hyper_count; h++) {
             const bool given = strcmp(rule->hypers[h].name, "lr") == 0;
@@ -116,5 +119,6 @@ TEST(defaults)
         assert_int_equal(cz_optim_get_hyper(optim, CZ_ALL_GROUPS, NULL, &value), CZ_ERR_ARGUMENT);
         cz_optim_destroy(&optim);
     }
+    cz_model_destroy(&matrix);
     assert_null(cz__optim_rule(NULL));
 }
