@@ -98,7 +98,7 @@ static cz_status prepare_export(cz__exporting *e)
 }
 
 /* Rank 0's files, which all ranks find. */
-static cz_status make(cz__exporting *e)
+static cz_status make_files(cz__exporting *e)
 {
     cz_group *group = e->checkpoint->group;
     const cz_status made = cz_group_rank(group) == 0 ? cz__exporting_make(e) : CZ_OK;
@@ -112,7 +112,7 @@ static cz_status make(cz__exporting *e)
 static cz_status write(cz__exporting *e)
 {
     cz_group *group = e->checkpoint->group;
-    CZ_TRY(make(e));
+    CZ_TRY(make_files(e));
     CZ_TRY(cz__agree(group, cz__exporting_write(e), 0, NULL, "checkpoint: write"));
     cz_status published = cz_group_rank(group) == 0 ? cz__exporting_confirm(e) : CZ_OK;
     if (published == CZ_OK && cz_group_rank(group) == 0)
