@@ -553,6 +553,42 @@ class OwnRules(Bits):
         with self.assertRaises(LookupError):
             self.train(None, self.rule(fails))
 
+    def test_groups_with_rules_of_their_own(self):
+        def body(group, own):
+            model, arrays = make_model()
+            here = (model,) if group is None else (group, model)
+            make = czero.Optim if group is None else czero.Zero
+            optim = make(*here, "lion", lr=0.5, groups=[
+                {"params": "w"}, {"params": ["scalar", "empty"], "rule": "sgd", "lr": 0.25}])
+            optim.add_param_group({"params": "b", "rule": own, "lr": 0.05})
+            for step in range(3):
+                fill_gradients(arrays, step, 0)
+                optim.step()
+            self.assertEqual(optim.param_groups[1]["lr"], 0.25)
+            self.assertNotIn("beta1", optim.param_groups[1])
+            with self.assertRaisesRegex(czero.ArgumentError, "there is no rule 'tomorrow'"):
+                optim.add_param_group({"params": [], "rule": "tomorrow"})
+            return {name: value for name, (value, _) in arrays.items()}, optim.state_dict()
+        for whole in (False, True):
+            rule = self.rule(self.adamw, whole=whole)
+            values, kept = body(None, rule)
+            self.assertEqual(kept["rule"], "lion")
+            self.assertEqual([kept["param_groups"][one].get("rule") for one in "012"],
+                             [None, "sgd", "mine"])
+            for got, there in czero.launch(body, 2, arguments=(rule,)):
+                self.same(got, values)
+                self.same(there["state"]["b"], kept["state"]["b"])
+                self.assertEqual(there["param_groups"], kept["param_groups"])
+
+    def test_an_exception_of_a_group_s_rule_comes_out_of_the_step(self):
+        def fails(*_):
+            raise LookupError("no such thing")
+        model, _ = make_model()
+        optim = czero.Optim(model, "lion", groups=[{"params": "w"}, {
+            "params": "b", "rule": czero.Rule("fails", fails)}])
+        with self.assertRaises(LookupError):
+            optim.step()
+
     def test_what_no_rule_can_be_is_refused(self):
         def none(*_):
             pass

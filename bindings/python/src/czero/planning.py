@@ -9,7 +9,7 @@ from . import _arrays, _limits
 from . import _declarations as c
 from ._library import Handle, call, choice, hypers, lib, text
 from .model import Model
-from .optim import _rule
+from .optim import _Rules
 from .rule import Rule
 
 
@@ -49,14 +49,14 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
         A list of dictionaries, one per rank, of bytes: param_bytes, gradient_bytes, state_bytes,
         training_bytes (the most in a step), save_bytes, sent_bytes, … as in ``czero/plan.h``.
     """
-    found, table = _rule(rule)
+    rules = _Rules()
     options = c.cz_plan_options(
         world_size=world_size, unsharded=unsharded, ddp=ddp, all_reduce=all_reduce,
         partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
         overlap=choice("overlap", "cz_overlap", "CZ_OVERLAP_", overlap),
         views=parameters_as_bucket_view, in_process=in_process, parts=parts,
         bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
-        segment_bytes=segment_bytes, rule=found if table is None else ctypes.pointer(found))
+        segment_bytes=segment_bytes, rule=rules.find(rule))
     listed = hypers(values)
     if values:
         options.hypers = listed
