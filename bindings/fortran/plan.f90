@@ -46,6 +46,8 @@ module czero_plan
         type(c_ptr) :: hypers = c_null_ptr
         integer(c_int32_t) :: in_process = 0
         integer(c_int32_t) :: parts = 0
+        type(c_ptr) :: groups = c_null_ptr
+        integer(c_int64_t) :: group_count = 0
     end type
 
     interface

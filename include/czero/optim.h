@@ -179,8 +179,8 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          That gradients share none with each other is checked by steps: inside the backward pass
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
  *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
- *          cannot (or beside one that updates whole tensors of 16 bits as they are), a rule table of
- *          another CZ_RULE_ABI.
+ *          cannot, or that updates whole tensors as they are beside one with kernels, a rule table
+ *          of another CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,

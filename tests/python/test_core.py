@@ -431,6 +431,13 @@ class Training(Bits):
             self.assertTrue(rank <= plan < rank + 2 * 64)  # slots begin at cache lines
         sizes = {name: ("f32", shape) for name, shape in SHAPES.items()}
         self.assertEqual([rank["state_bytes"] for rank in czero.plan(sizes, 3)], planned)
+        groups = [{"params": ["w", "scalar"], "rule": "lion"}]
+        for given in (sizes, make_model()[0]):
+            (mixed,), (alone,) = (czero.plan(given, groups=some) for some in (groups, None))
+            self.assertEqual(alone["state_bytes"], 2 * 512)  # whole cache lines of 121 elements
+            self.assertEqual(mixed["state_bytes"], 512 + 128)  # the second slot of 29
+        with self.assertRaisesRegex(KeyError, "no parameter 'x'"):
+            czero.plan(sizes, groups=[{"params": "x", "rule": "lion"}])
 
 
 class OwnRules(Bits):

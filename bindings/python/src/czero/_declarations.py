@@ -1045,6 +1045,8 @@ class cz_plan_options(Struct):
         ("hypers", POINTER(cz_hyper)),
         ("in_process", c_int32),
         ("parts", c_int32),
+        ("groups", POINTER(cz_param_group)),
+        ("group_count", c_int64),
     ]
 
 
