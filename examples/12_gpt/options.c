@@ -80,7 +80,9 @@ static const struct argp_option table[] = {
     {"batch", 'b', "N", 0, "Sequences in a step, over all ranks together [12]", 3},
     {"rule", KEY_RULE, "NAME", 0,
      "Update rule, by its name in the library; it takes those of the values below that it has, and "
-     "wants a learning rate of its own (docs/rules.md) [adamw]",
+     "wants a learning rate of its own (docs/rules.md); muon is for the matrices of blocks, at "
+     "AdamW's "
+     "rate, with AdamW for the rest [adamw]",
      3},
     {"lr", KEY_LR, "X", 0, "Learning rate after the warm-up [0.002]", 3},
     {"min-lr", KEY_MIN_LR, "X", 0, "Learning rate at the end of the cosine [0.0002]", 3},

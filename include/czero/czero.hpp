@@ -1650,10 +1650,11 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
   public:
     using released_function = std::function<void(std::int64_t param, void *gradient)>;
 
-    explicit in_backward(span<cz_optim *const> optims, released_function released = {})
+    /** @param options  all but `released` and its context */
+    explicit in_backward(span<cz_optim *const> optims, released_function released = {},
+                         cz_in_backward_options options = fresh<cz_in_backward_options>())
         : own_(std::make_unique<context>())
     {
-        cz_in_backward_options options = fresh<cz_in_backward_options>();
         own_->released = std::move(released);
         if (own_->released) {
             options.context = own_.get();
@@ -1684,6 +1685,10 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
     void mark_ready(std::int64_t param, void *gradient = nullptr)
     {
         detail::check_step(cz_in_backward_mark_ready(get(), param, gradient));
+    }
+    cz_step_result end(const cz_step_options &options = fresh<cz_step_options>())
+    {
+        return detail::step_of(cz_in_backward_end, get(), &options);
     }
 
   private:

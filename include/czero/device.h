@@ -41,6 +41,23 @@ typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, co
                                void *const *slots, const double *coefficients, unsigned flags,
                                cz_sum *sums);
 
+/** A product of dense matrices, row by row in memory: c = alpha a b + beta addend. */
+typedef struct cz_matmul {
+    size_t size; /**< of this struct in the library: a later field is there if it is as large */
+    int64_t rows, columns, inner; /**< c is rows x columns, a rows x inner, b inner x columns */
+    bool transposed_a;            /**< a is in memory as inner x rows */
+    bool transposed_b;            /**< b is in memory as columns x inner */
+    double alpha, beta;           /**< rounded to the type */
+    /** Where they are one matrix, of which one is transposed, c is symmetric, to the last bit, and
+     *  the addend is so, too: half of the products will do. */
+    const void *a, *b;
+    const void *addend; /**< of c's shape, may be c; NULL: none */
+    void *c;            /**< overlaps with nothing else */
+    void *scratch;      /**< CZ_MATMUL_SCRATCH bytes of the device, aligned to 64 */
+} cz_matmul;
+
+#define CZ_MATMUL_SCRATCH ((size_t)1 << 20)
+
 /** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are
  *  in use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
@@ -96,10 +113,10 @@ typedef struct cz_device {
                            const void *values, uint64_t print[2]);
     /** Optional; 16-bit values are updated without a copy in f32, and have state in 16 bits, where
      *  it is there. to[i] = from[i] in a 16-bit type, rounded to one of the two values beside it by
-     *  chance, so that the mean is from[i]; what is a value of the type stays. What convert() makes
-     *  infinite becomes so, NaN stays NaN. Chance is a pure function of `key` and of the place
-     *  `first` + i: the same bits as the CPU's, however elements are cut. No overlap.
-     *  CZ_ERR_UNSUPPORTED: another type. */
+     *  chance, so that the mean is from[i], that of f16 below 2^-14 to 2^-38; what is a value of the
+     *  type stays. What convert() makes infinite becomes so, NaN stays NaN. Chance is a pure
+     *  function of `key` and of the place `first` + i: the same bits as the CPU's, however elements
+     *  are cut. No overlap. CZ_ERR_UNSUPPORTED: another type. */
     cz_status (*convert_stochastic)(void *queue, cz_dtype to_type, void *to, const float *from,
                                     int64_t count, uint64_t key, int64_t first);
     /** Optional; 16-bit values have copies in f32 where it is there. copies[i] becomes values[i],
@@ -110,6 +127,10 @@ typedef struct cz_device {
     /** Optional: the first pass of a built-in update rule with partial sums for these types, NULL
      *  if there is none. */
     cz_sums_kernel (*find_sums)(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
+    /** Optional; rules that multiply matrices (muon) work where it is there. The same bits for the
+     *  same arguments, whichever thread calls, others too at once. CZ_ERR_UNSUPPORTED: a type other
+     *  than f32 and f64. */
+    cz_status (*matmul)(void *queue, cz_dtype dtype, const cz_matmul *product);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

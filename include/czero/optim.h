@@ -22,11 +22,11 @@ CZ_BEGIN_DECLS
  *  program has changed a value since the last step (or a load, an average has), the master follows:
  *  the update starts from what was written.
  *
- *  Memory can be had back for noise (cz_param_group, cz_optim_options): CZ_MASTER_NONE, and moments
- *  in bf16. Then f32 results are rounded by chance, to one of the two 16-bit values beside them, so
- *  that the mean is right and small changes add up. Chance is a pure function of the option `seed`,
- *  the name of the parameter, its step count, the slot and the element: no cut, number of ranks or
- *  of threads, and no processor changes a bit.
+ *  Memory can be saved at the price of noise (cz_param_group, cz_optim_options): CZ_MASTER_NONE,
+ *  and moments in bf16. Then f32 results are rounded by chance, to one of the two 16-bit values
+ *  beside them, so that the mean is right and small changes add up. Chance is a pure function of
+ *  the option `seed`, the name of the parameter, its step count, the slot and the element: no cut,
+ *  number of ranks or of threads, and no processor changes a bit.
  *
  *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
  *  that need whole tensors get them as they are, state in the value's type. */
@@ -64,17 +64,17 @@ CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 #define CZ_ALL_GROUPS (-1)
 
 /** A factor by which the program multiplies its loss, and so each gradient, so that small ones do
- *  not vanish in 16 bits; a step divides by it. A variable of the program's, who keeps it with what
- *  else it saves: begun by CZ_LOSS_SCALE_INIT with the numbers of PyTorch's GradScaler, changed by
- *  steps as by that, alike on all ranks. */
+ *  not vanish in 16 bits; a step divides by it. It is a variable of the program, which saves it
+ *  with the rest of its state. CZ_LOSS_SCALE_INIT has the numbers of PyTorch's GradScaler, as which
+ *  steps change it, alike on all ranks. */
 typedef struct cz_loss_scale {
-    size_t size;    /**< set by CZ_LOSS_SCALE_INIT */
-    double scale;   /**< above 0 */
-    double growth;  /**< after `interval` steps in a row with finite gradients `scale` becomes its
+    size_t size;      /**< set by CZ_LOSS_SCALE_INIT */
+    double scale;     /**< above 0 */
+    double growth;    /**< after `interval` steps in a row with finite gradients `scale` becomes its
                         product with this, unless that is infinite in f32; at least 1 */
-    double backoff; /**< with others `scale` becomes its product with this, and the step is skipped;
-                         above 0, at most 1 */
-    int64_t interval;   /**< 0: `scale` stays, and only skip_nonfinite skips a step */
+    double backoff;   /**< where a gradient is not finite `scale` becomes its product with this, and
+                         the step is skipped; above 0, at most 1 */
+    int64_t interval; /**< 0: `scale` stays, and only skip_nonfinite skips a step */
     int64_t good_steps; /**< in a row, up to now */
 } cz_loss_scale;
 #define CZ_LOSS_SCALE_INIT {sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0}
@@ -109,9 +109,9 @@ typedef struct cz_step_options {
      *  data-parallel model is told of by marks, and does nothing where there were none. */
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
-    /** NULL, or what gradients are divided by before they are clipped: as that does, in their
-     *  memory or, of 16 bits, on their way into the update. The norm is of what they are then.
-     *  Changed by the step. */
+    /** NULL, or what gradients are divided by before they are clipped, where clipping multiplies
+     *  them: in their memory, or 16-bit ones on their way into the update. The norm is of the
+     *  quotients. The step changes it. */
     cz_loss_scale *loss_scale;
 } cz_step_options;
 #define CZ_STEP_OPTIONS_INIT                                                                       \

@@ -154,6 +154,10 @@ typedef struct cz_rule {
     /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance.
      *  Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
+    /** With update_tensor(): tensors of 16 bits, their gradients and state come as copies in f32,
+     *  with masters and all that kernels have (docs/precision.md). Without it each comes as it is,
+     *  all of one type. */
+    bool in_f32;
 } cz_rule;
 
 /** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is
@@ -268,6 +272,15 @@ static inline const cz_rule *cz_rule_schedule_free_adamw(void)
 static inline const cz_rule *cz_rule_adam_mini(void)
 {
     return cz_rule_find("adam_mini");
+}
+/** Muon, the momentum of a matrix made nearly orthogonal: lr 1e-3, weight_decay 0.1 (applied to the
+ *  parameter), momentum 0.95, nesterov 1, ns_a 3.4445, ns_b -4.775, ns_c 2.0315, eps 1e-7, ns_steps
+ *  5, adjust_lr_fn 0 ("original"; 1: "match_rms_adamw", 2: "spectral_unclamped"), maximize. Takes
+ *  matrices, each of which has one owner. @see Jordan et al., "Muon" (2024); Liu et al.,
+ *  arXiv:2502.16982. */
+static inline const cz_rule *cz_rule_muon(void)
+{
+    return cz_rule_find("muon");
 }
 
 /** Make a rule of the program's own known by its name, for the rest of the process. Local; any

@@ -22,13 +22,15 @@
 CZ_BEGIN_DECLS
 
 typedef enum cz_partition {
-    /** even cuts through the fixed layout: what two ranks own differs by one block of 64 bytes
-     *  at most, so their state by 64 bytes for each element slot of the rule (Adam has two: 128
-     *  bytes). Where a group has a rule that needs whole tensors (update_tensor) this becomes
+    /** even cuts through the fixed layout (shard.h): what two ranks own differs by one block of 64
+     *  bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has two:
+     *  128 bytes). Where a group has a rule that needs whole tensors (update_tensor) this becomes
      *  CZ_PARTITION_GREEDY, on any number of ranks */
     CZ_PARTITION_ELEMENTS = 0,
-    CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
-    CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */
+    /** whole parameters by the greedy rule, as PyTorch's ZeroRedundancyOptimizer: the largest
+     *  first, each to the rank that has the fewest elements */
+    CZ_PARTITION_GREEDY = 1,
+    CZ_PARTITION_GIVEN = 2, /**< whole parameters, to the owners in the options */
     /** with option `ddp`: bucket b of it to rank b mod world size, what is frozen with it */
     CZ_PARTITION_BUCKETS = 3,
     /** with option `ddp`: its buckets cut between parameters into pieces, at most one for each
@@ -42,7 +44,7 @@ typedef enum cz_gradients {
     /** a step reduces to the mean of what every rank holds; where a rank has no gradient and
      *  another has one, it counts as zero */
     CZ_GRADIENTS_LOCAL = 0,
-    CZ_GRADIENTS_REDUCED = 1, /**< somebody has reduced them; only the owner's gradient is read */
+    CZ_GRADIENTS_REDUCED = 1, /**< the program reduces them; only the owner's gradient is read */
     /** as CZ_GRADIENTS_LOCAL, but to the sum, which is not divided: for programs whose gradients
      *  are divided by the size of the whole batch already. Not with options ddp and parts. */
     CZ_GRADIENTS_SUM = 2
@@ -178,16 +180,16 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.
  *
- *  Collective. With an option overlap the steps are in the pass, and this call is local, takes no
+ *  Collective. With option overlap the steps are in the passes, and this call is local, takes no
  *  `options` (else CZ_ERR_ARGUMENT) and hands out the last pass's result; it need not be made.
  *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
  *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with
  *                  the mean over ranks (CZ_GRADIENTS_SUM: the sum); the rest is left as it was, or
- *                  multiplied by this rank's share, see cz_zero_set_weight(). 16-bit gradients all
- *                  stay so: they travel as they are, are added in f32, and their mean goes to the
- *                  update as f32, without being rounded. Where a step needs all of it first (a
- *                  norm, a rule with partial sums), or has threads, the owner has memory for that,
- *                  4 bytes for each of its elements.
+ *                  multiplied by this rank's share, see cz_zero_set_weight(). Of 16-bit gradients
+ *                  the owned spans are left so, too: they travel in 16 bits, are added in f32, and
+ *                  their mean goes to the update as f32, without being rounded. Where a step needs
+ *                  all of it first (a norm, a rule with partial sums), or has threads, the owner
+ *                  has memory for that, 4 bytes for each of its elements.
  *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the
  *                  model's, an argument for the rule, max_norm with its norm, skip_nonfinite,
  *                  allow_no_gradients.
@@ -198,8 +200,8 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @return CZ_OK, or:
  *          - CZ_ERR_MISMATCH: ranks differ in which parameters are frozen, in a hyper-parameter, in
  *            whether they have a weight, or in max_norm, skip_nonfinite, norm; in a group in
- *            checked mode, in the value of a trained parameter, of which they then compare
- *            fingerprints before each step.
+ *            checked mode also in the value of a trained parameter: there they compare fingerprints
+ *            of these before each step.
  *          - CZ_ERR_STATE: no trainable parameter of the groups has a gradient on any rank (see
  *            allow_no_gradients); with CZ_GRADIENTS_REDUCED, a parameter has a gradient on some of
  *            its owners only; with a data-parallel model, its last pass has not reduced gradients.
@@ -269,12 +271,12 @@ typedef enum cz_overlap_status {
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
- *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner,
- *  with given owners and whole buckets neither (new parameters are dealt out greedily, or go with
- *  their bucket), even cuts and pieces of buckets are made afresh; state moves with its elements.
- *  While there is no state, before the first step or load, most optimizers do that once for all
- *  groups that have been added, when shards are asked for or used: thousands of groups are then
- *  added in proportion to their parameters. Later each costs as much as a look at all parameters.
+ *  creation, and make the shards anew. With the greedy rule, given owners and whole buckets no
+ *  parameter changes its owner (new ones are dealt out greedily, or go with their bucket); even
+ *  cuts and pieces of buckets are made afresh, and state moves with its elements. An addition costs
+ *  as much as a look at all parameters. Before the first step or load it costs no more than a look
+ *  at the new ones: shards are then made once for all additions, when they are asked for or used
+ *  (even cuts and the greedy rule; without ddp, bucket views, and state from creation on).
  *
  *  Collective. @param group  copied
  *  @return CZ_OK. CZ_ERR_ARGUMENT (as for groups at creation), CZ_ERR_MISMATCH (ranks differ in the

@@ -150,7 +150,7 @@ static void attend_break(cz__endpoint *of)
         MPI_Abort(MPI_COMM_WORLD, EXIT_CODE); /* for another, MPICH waits for the others' help */
 }
 
-void cz__control_attend(cz__endpoint *of)
+static void attend_endpoint(cz__endpoint *of)
 {
     bool told = true;
     if (atomic_exchange(&of->attention, false)) {
@@ -166,6 +166,12 @@ void cz__control_attend(cz__endpoint *of)
         if (of->peers[r].left && !(of->peers[r].receives_settled && of->peers[r].sends_settled))
             cz__parcels_settle(of, r);
     attend_break(of);
+}
+
+void cz__control_attend(void)
+{
+    for (cz__endpoint *of = cz__endpoints_first(); of; of = of->next)
+        attend_endpoint(of);
 }
 
 /* ---- what other ranks tell ---- */

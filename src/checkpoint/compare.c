@@ -52,7 +52,7 @@ static bool shapes_are_equal(const cz__stored *a, const cz__stored *b)
            memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
-/* Of one tensor here: its place in the file if it is to be loaded. */
+/* Find the place in the file of one tensor here, if it is to be loaded. */
 static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz__index *file,
                               int64_t place, bool convert)
 {
@@ -188,7 +188,7 @@ static cz_status compare_rules(cz__comparison *c, const cz__index *here, const c
     return CZ_OK;
 }
 
-/* Of one without any nothing is known: it may be older than parts. */
+/* A checkpoint without a number of parts says nothing of them: it may be older than parts are. */
 static void compare_parts(cz__comparison *c, const cz__index *here, const cz__index *file)
 {
     if (file->part_count == 0 || file->part_count == here->part_count)

@@ -15,7 +15,7 @@
 
 /* ---- choosing ---- */
 
-/* With the path, so that it can be looked at, or removed. */
+/* The sentence has the path, so that the file can be looked at, or removed. */
 static void note(cz_checkpoint *c, const cz__generation *g, const char *why)
 {
     cz__text path = {0};

@@ -257,7 +257,7 @@ static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading
     return CZ_OK;
 }
 
-/* What nobody has more of in one operation: all elements, of the largest type. */
+/* An upper limit of what one operation moves: all elements, of the largest type. */
 static cz_status have_transfers(const cz__loading *l, spreading *s)
 {
     int64_t elements = 1;

@@ -136,7 +136,7 @@ static int64_t width_of(const void *state)
     return state ? *(const int64_t *)state : DEFAULT_WIDTH;
 }
 
-/* A full row more where the rows are full, as in PyTorch. */
+/* One row beyond the full ones, even if it is empty, as in PyTorch. */
 static cz_status per_channel(void *state, cz_bucket *bucket)
 {
     const int64_t width = width_of(state);

@@ -404,8 +404,7 @@ cz_status cz__bundle_verify(const cz__bundle *b, int rank, int world_size)
 uint64_t *cz__bundle_sums(const cz__bundle *b, int64_t *count)
 {
     *count = 0;
-    cz__container *container = b->torch ? b->torch->file->container : NULL;
-    return container ? cz__container_sums(container, count) : NULL;
+    return b->torch ? cz__torch_sums(b->torch->file, count) : NULL;
 }
 
 void cz__bundle_trust(const cz__bundle *b)

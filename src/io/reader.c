@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader. The kernel is told that files are read from one end to the other: it then reads ahead
- * by itself, so that the medium works while what came is added up. What the page cache has is taken
- * from there. */
+ * by itself, so that the medium works while the checksum of what came is computed. What the page
+ * cache has is taken from there. */
 #include "io/stream.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache when it is added up */
+#define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache for its checksum */
 
 struct cz__reader {
     char *path; /* owned */
@@ -188,6 +188,15 @@ cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t cou
 
 /* Whole blocks that are read at once; still in a cache when they are added up. */
 #define TOGETHER_BYTES ((uint64_t)1 << 20)
+
+uint64_t cz__verified_block(uint64_t bytes)
+{
+    const uint64_t most = 1 << 20; /* and so 8 MiB of checksums */
+    uint64_t block = 4096;
+    while (bytes / block > most)
+        block *= 2;
+    return block;
+}
 
 cz_status cz__held_have(cz__held *held, const char *path, const cz__verified *region)
 {

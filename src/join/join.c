@@ -79,8 +79,8 @@ static cz_status different_calls(cz_join *join, int rank)
                        name_of(join, join->words[rank].number), join->words[rank].number));
 }
 
-/* What the words say, alike on all ranks. `mine`: this rank's failure, with its sentence in
- * `why`. */
+/* Read the words of all ranks, alike on all of them. `mine`: this rank's failure, with its sentence
+ * in `why`. */
 static cz_status read_words(cz_join *join, cz_status mine, const char *why)
 {
     const int ranks = cz_group_size(join->group);

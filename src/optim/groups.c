@@ -88,7 +88,7 @@ static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *th
         CZ_TRY(add_param(optim, k, i, theirs->params[i]));
     cz__optim_group *group = &optim->groups[k];
     const cz_master master = theirs->master ? theirs->master : optim->master;
-    const bool as_it_is = group->rule->update_tensor != NULL;
+    const bool as_it_is = cz__rule_takes_16_bits(group->rule);
     group->has_masters = master != CZ_MASTER_NONE && !as_it_is;
     group->state_dtype = theirs->state_dtype;
     if (!theirs->state_dtype && (!as_it_is || group->rule == optim->rule))
@@ -105,7 +105,7 @@ cz_status cz__optim_settle_types(cz_optim *optim)
         cz__optim_group *group = &optim->groups[k];
         if (!group->state_dtype)
             group->state_dtype = optim->dtype;
-        const bool may_narrow = optim->dtype == CZ_F32 && !group->rule->update_tensor;
+        const bool may_narrow = optim->dtype == CZ_F32 && !cz__rule_takes_16_bits(group->rule);
         const bool narrow = may_narrow && group->state_dtype == CZ_BF16;
         if (group->state_dtype != optim->dtype && !narrow)
             return cz__fail(CZ_ERR_ARGUMENT,

@@ -298,7 +298,7 @@ static bool has_no_master(const cz__load *load, int64_t param, const char *key)
 {
     const cz_optim *optim = load->optim;
     return strcmp(key, CZ__MASTER) == 0 && optim->dtype == CZ_F32 &&
-           !cz__optim_rule_of(optim, param)->update_tensor &&
+           !cz__rule_takes_16_bits(cz__optim_rule_of(optim, param)) &&
            !(cz__optim_slots_in_use(optim, param) & cz__optim_master_bit(optim));
 }
 

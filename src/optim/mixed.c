@@ -1,29 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* Updates where values, gradients or state are of another type than the one in which kernels
- * compute. What is of another one they get as tiles in f32, which are made, and brought back, while
- * all of it is in a cache: memory is gone through once. */
+/* Updates where values, gradients or state are of another type than the one in which rules compute.
+ * What is of another one kernels get as tiles in f32, made and brought back while all of
+ * it is in a cache: memory is gone through once. Rules over whole tensors get all of it at once. */
 #include "base/fingerprint.h"
 #include "optim/object.h"
 
-/* Elements in f32: where they are, or in the next row. */
-static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, float **rows)
+/* Scratch memory for arrays in f32. */
+typedef struct rows {
+    char *next;
+    size_t bytes; /* from one to the next */
+} rows;
+
+static float *take_row(rows *r)
 {
-    float *row = *rows;
+    float *row = (float *)(void *)r->next;
+    r->next += r->bytes;
+    return row;
+}
+
+/* Elements in f32: where they are, or in the next row. */
+static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, rows *r)
+{
     if (dtype == CZ_F32)
         return from;
-    *rows += CZ__ROW;
+    float *row = take_row(r);
     (void)device->convert(NULL, CZ_F32, row, dtype, from, count);
     return row;
 }
 
 /* The gradient, multiplied by what it is to be multiplied by. */
 static const void *widen_gradient(const cz_device *device, const cz__piece *piece, const void *from,
-                                  int64_t count, float **rows)
+                                  int64_t count, rows *r)
 {
-    float *row = *rows;
     if (piece->dtype == CZ_F32 && piece->factor == 1)
         return from;
-    *rows += CZ__ROW;
+    float *row = take_row(r);
     (void)device->convert(NULL, CZ_F32, row, piece->dtype, from, count);
     if (piece->factor != 1)
         (void)device->scale(NULL, CZ_F32, piece->factor, count, row);
@@ -32,68 +43,143 @@ static const void *widen_gradient(const cz_device *device, const cz__piece *piec
 
 /* Rounded by chance to where it came from. Both passes of a rule round its slots: apart. */
 static void bring_back(const cz_device *device, cz_dtype dtype, void *to, const void *wide,
-                       int64_t count, uint64_t key, int64_t slot, int64_t first)
+                       int64_t count, uint64_t key, int64_t first)
 {
     if (dtype != CZ_F32 && to)
-        (void)device->convert_stochastic(NULL, dtype, to, wide, count,
-                                         cz__fingerprint(key, &slot, sizeof slot), first);
+        (void)device->convert_stochastic(NULL, dtype, to, wide, count, key, first);
 }
+
+/* ---- whole tensors: after the rule's own scratch memory rows of all elements ---- */
+
+static size_t own_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
+    cz_tensor given = *cz__model_value(optim->model, param);
+    given.dtype = optim->dtype;
+    return rule->scratch_bytes ? cz__slot_bytes(rule->scratch_bytes(&given, rule->context)) : 0;
+}
+
+static size_t tensor_row_bytes(const cz_optim *optim, int64_t param)
+{
+    return cz__slot_bytes((size_t)cz_tensor_count(cz__model_value(optim->model, param)) *
+                          sizeof(float));
+}
+
+size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const size_t count =
+        optim->is_mixed ? 2 + (size_t)cz__optim_use_of(optim, param)->slot_count : 0;
+    return own_scratch_bytes(optim, param) + count * tensor_row_bytes(optim, param);
+}
+
+static rows find_rows(const cz_optim *optim, const cz__local_span *span, int part)
+{
+    char *scratch = cz__optim_scratch(optim, span->device, part);
+    if (!cz__optim_use(optim, span->group)->rule->update_tensor)
+        return (rows){scratch, CZ__ROW * sizeof(float)};
+    return (rows){scratch + own_scratch_bytes(optim, span->param),
+                  tensor_row_bytes(optim, span->param)};
+}
+
+/* ---- updates ---- */
 
 enum { SLOT_OF_VALUE = -1, SLOTS_OF_FIRST_PASS = CZ__RULE_SLOTS };
 
-/* `first` of the piece, `count` elements; with sums the rule's first pass. */
-static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
-                              const cz__prepared *prepared, const cz__span_memory *memory,
-                              int64_t first, int64_t count, cz_sum *sums)
+/* A piece, and what is the same for all of its tiles. */
+typedef struct mixed_piece {
+    const cz_optim *optim;
+    const cz__piece *piece;
+    const cz__prepared *prepared;
+    const cz__span_memory *memory;
+    const cz_device *device;
+    const cz__rule_use *use;
+    cz_dtype dtype, state; /* of the values, of what the rule keeps */
+    size_t size, gradient_size, state_size;
+    int rule_slots;
+    bool whole; /* the tensor is one tile */
+    rows rows;
+    int64_t place;                      /* of its first element */
+    uint64_t key, keys[CZ__RULE_SLOTS]; /* of the value, of each slot */
+    cz_sum *sums;                       /* NULL, or for the rule's first pass */
+} mixed_piece;
+
+/* `first` of the piece, `count` elements. */
+static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
 {
-    const cz__local_span *span = &optim->shard.spans[piece->place];
-    const cz_device *device = span->device;
-    const cz__rule_use *use = cz__optim_use(optim, span->group);
-    const cz_dtype state = optim->groups[span->group].state_dtype;
-    const cz_dtype dtype = cz__model_value(optim->model, span->param)->dtype;
-    const int64_t place = span->begin + piece->first + first;
-    const int rule_slots = use->slot_count;
-    float *rows = cz__optim_scratch(optim, device, piece->part);
-    char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
-    float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
+    const cz_optim *optim = m->optim;
+    const cz_device *device = m->device;
+    const cz__prepared *prepared = m->prepared;
+    const int64_t place = m->place + first;
+    rows rows_left = m->rows;
+    char *value = m->memory->value + (size_t)first * m->size;
+    float *master = optim->master_slot < 0 ? NULL : m->memory->slots[optim->master_slot];
     void *slots[CZ__RULE_SLOTS], *wide[CZ__RULE_SLOTS], *param;
-    const void *gradient = widen_gradient(
-        device, piece, memory->gradient + (size_t)first * cz_dtype_size(piece->dtype), count,
-        &rows);
+    const void *gradient =
+        widen_gradient(device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size,
+                       count, &rows_left);
     if (master) {
         param = master += first;
-        (void)device->refresh(NULL, dtype, value, master, count);
+        (void)device->refresh(NULL, m->dtype, value, master, count);
     } else {
-        param = widen(device, dtype, value, count, &rows);
+        param = widen(device, m->dtype, value, count, &rows_left);
     }
-    for (int e = 0; e < rule_slots; e++) {
-        char *slot = memory->slots[e];
-        slots[e] = slot ? slot + (size_t)first * cz_dtype_size(state) : NULL;
-        wide[e] = slot ? widen(device, state, slots[e], count, &rows) : NULL;
+    for (int e = 0; e < m->rule_slots; e++) {
+        char *slot = m->memory->slots[e];
+        slots[e] = slot ? slot + (size_t)first * m->state_size : NULL;
+        wide[e] = slot ? widen(device, m->state, slots[e], count, &rows_left) : NULL;
     }
-    if (sums)
-        use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
-                         prepared->flags, sums);
+    if (m->sums)
+        m->use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
+                            prepared->flags, m->sums);
+    else if (m->whole)
+        cz__optim_update_tensor(optim, optim->shard.spans[m->piece->place].param, param, gradient,
+                                wide, prepared, m->piece->part);
     else
-        use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
-    for (int e = 0; e < rule_slots; e++)
-        bring_back(device, state, slots[e], wide[e], count, prepared->key,
-                   sums ? e + SLOTS_OF_FIRST_PASS : e, place);
-    if (sums)
+        m->use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
+    for (int e = 0; e < m->rule_slots; e++)
+        bring_back(device, m->state, slots[e], wide[e], count, m->keys[e], place);
+    if (m->sums)
         return;
     if (master)
-        (void)device->convert(NULL, dtype, value, CZ_F32, master, count);
+        (void)device->convert(NULL, m->dtype, value, CZ_F32, master, count);
     else
-        bring_back(device, dtype, value, param, count, prepared->key, SLOT_OF_VALUE, place);
+        bring_back(device, m->dtype, value, param, count, m->key, place);
 }
 
+static uint64_t key_of_slot(const cz__prepared *prepared, int64_t slot)
+{
+    return cz__fingerprint(prepared->key, &slot, sizeof slot);
+}
+
+/* Tiles begin where blocks of roundings by chance do; a rule over whole tensors has one tile. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums)
 {
-    for (int64_t first = 0; first < piece->count; first += CZ__TILE) {
+    const cz__local_span *span = &optim->shard.spans[piece->place];
+    mixed_piece m = {.optim = optim,
+                     .piece = piece,
+                     .prepared = prepared,
+                     .memory = memory,
+                     .device = span->device,
+                     .use = cz__optim_use(optim, span->group),
+                     .dtype = cz__model_value(optim->model, span->param)->dtype,
+                     .state = optim->groups[span->group].state_dtype,
+                     .gradient_size = cz_dtype_size(piece->dtype),
+                     .rule_slots = cz__optim_use(optim, span->group)->slot_count,
+                     .whole = cz__optim_use(optim, span->group)->rule->update_tensor != NULL,
+                     .rows = find_rows(optim, span, piece->part),
+                     .place = span->begin + piece->first,
+                     .key = key_of_slot(prepared, SLOT_OF_VALUE),
+                     .sums = sums};
+    m.size = cz_dtype_size(m.dtype);
+    m.state_size = cz_dtype_size(m.state);
+    for (int e = 0; e < m.rule_slots; e++)
+        m.keys[e] = key_of_slot(prepared, sums ? e + SLOTS_OF_FIRST_PASS : e);
+    for (int64_t first = 0, some; first < piece->count; first += some) {
         const int64_t left = piece->count - first;
-        update_mixed_tile(optim, piece, prepared, memory, first, left < CZ__TILE ? left : CZ__TILE,
-                          sums);
+        some = CZ__TILE - (m.place + first) % CZ__TILE;
+        some = m.whole || left < some ? left : some;
+        update_tile(&m, first, some);
     }
 }

@@ -312,7 +312,13 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
     const size_t rows = 2 + (size_t)optim->slot_count;
     return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
 }
-/* The kernel over a piece; with `sums` the rule's first pass. */
+/* The same of a whole tensor: what its rule asks for, and room for copies in f32. */
+size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param);
+/* A rule over a whole tensor, of which everything is in the type in which it computes. */
+void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
+                             const void *gradient, void *const *slots, const cz__prepared *prepared,
+                             int part);
+/* The rule over a piece; with `sums` its first pass. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums);

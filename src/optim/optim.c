@@ -26,11 +26,10 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
     return cz__fail_in(status, what);
 }
 
-/* In what type kernels compute for values of this one. Rules that need whole tensors get them as
- * they are. */
+/* In what type rules compute for values of this one. */
 static cz_dtype computed_in(const cz_rule *rule, cz_dtype dtype)
 {
-    return cz__has_16_bits(dtype) && !rule->update_tensor ? CZ_F32 : dtype;
+    return cz__has_16_bits(dtype) && !cz__rule_takes_16_bits(rule) ? CZ_F32 : dtype;
 }
 
 /* Who asks for 16 bits gets them where the rule and the device can. */
@@ -43,7 +42,7 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
     const cz_dtype gradient = cz__model_gradient_dtype(optim->model, param);
     const cz_device *device = cz__device_of(value);
     const bool narrow = value->dtype != optim->dtype, by_chance = narrow && !group->has_masters;
-    if (rule->update_tensor && gradient != value->dtype)
+    if (cz__rule_takes_16_bits(rule) && gradient != value->dtype)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s' is %s and its gradient %s: rule %s updates whole "
                         "tensors, of one type",
@@ -65,7 +64,7 @@ static bool computes_otherwise(const cz_optim *optim, int64_t param)
     const cz_rule *rule = cz__optim_rule_of(optim, param);
     const cz_rule *first = cz__optim_rule_of(optim, optim->first);
     const cz_dtype dtype = cz__model_value(optim->model, param)->dtype;
-    return !rule->update_tensor != !first->update_tensor &&
+    return cz__rule_takes_16_bits(rule) != cz__rule_takes_16_bits(first) &&
            (cz__has_16_bits(dtype) || cz__has_16_bits(optim->dtype)) && dtype != CZ_F64;
 }
 

@@ -296,6 +296,8 @@ cz_model *cz__in_backward_model(const cz_in_backward *in_backward);
 /* Somebody else steps it: the program may not, from now on; false: it may again. Is it so? */
 void cz__in_backward_drive(cz_in_backward *in_backward, bool driven);
 bool cz__in_backward_is_driven(const cz_in_backward *in_backward);
+/* Do its steps have an end, which nobody who drives it makes? */
+bool cz__in_backward_has_end(const cz_in_backward *in_backward);
 
 /* As the public ones, for who drives. The gradient exists. */
 cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument);

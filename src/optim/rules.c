@@ -57,7 +57,8 @@ static void include_rule(const cz_optim *optim, const cz__rule_use *use, cz__wid
     widths->scalars = larger(widths->scalars, use->scalar_count);
     widths->sums = larger(widths->sums, use->rule->sum_count);
     widths->hypers = larger(widths->hypers, use->rule->hyper_count);
-    widths->has_masters = widths->has_masters || (optim->is_narrow && !use->rule->update_tensor);
+    widths->has_masters =
+        widths->has_masters || (optim->is_narrow && !cz__rule_takes_16_bits(use->rule));
 }
 
 static bool are_equal(const cz__widths *a, const cz__widths *b)
@@ -75,7 +76,7 @@ static cz_status check_masters(const cz_rule *rule, const cz__widths *widths)
 {
     if (!widths->has_masters)
         return CZ_OK;
-    for (int i = 0; i < rule->slot_count && !rule->update_tensor; i++)
+    for (int i = 0; i < rule->slot_count && !cz__rule_takes_16_bits(rule); i++)
         if (strcmp(cz__rule_slot(rule, i).name, CZ__MASTER) == 0)
             return cz__fail(CZ_ERR_UNSUPPORTED,
                             "optim: rule %s has a slot '%s', which is the name of that of masters "

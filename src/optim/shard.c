@@ -355,9 +355,9 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
     size_t most = cz__optim_mixed_scratch_bytes(optim);
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_rule *rule = optim->groups[shard->spans[s].group].rule;
-        const cz_tensor *value = cz__model_value(optim->model, shard->spans[s].param);
-        const bool asks = wants_scratch(rule) && shard->spans[s].device == device;
-        const size_t bytes = asks ? rule->scratch_bytes(value, rule->context) : 0;
+        const bool asks = rule->update_tensor && shard->spans[s].device == device;
+        const size_t bytes =
+            asks ? cz__optim_tensor_scratch_bytes(optim, shard->spans[s].param) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;

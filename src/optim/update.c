@@ -87,15 +87,19 @@ static void find_memory(cz__span_memory *memory, const cz_optim *optim, const cz
             in_use >> e & 1u ? slots[e] + first * cz__optim_slot_size(optim, param, e) : NULL;
 }
 
-static void update_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
-                          const cz__prepared *prepared, int part)
+void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
+                             const void *gradient, void *const *slots, const cz__prepared *prepared,
+                             int part)
 {
     const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
+    cz_tensor tensor = *cz__model_value(optim->model, param);
+    tensor.data = value;
+    tensor.dtype = optim->dtype;
     const cz_tensor_update update = {
         .size = sizeof update,
-        .param = cz__model_value(optim->model, param),
-        .grad = memory->gradient,
-        .slots = memory->slots,
+        .param = &tensor,
+        .grad = gradient,
+        .slots = slots,
         .coefficients = prepared->coefficients,
         .flags = prepared->flags,
         .scratch = cz__optim_scratch(optim, device, part),
@@ -132,13 +136,14 @@ void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
     const cz__local_span *span = &optim->shard.spans[piece->place];
     const cz__rule_use *use = cz__optim_use(optim, span->group);
     find_memory(&memory, optim, piece);
-    if (use->rule->update_tensor)
-        update_tensor(optim, span->param, &memory, prepared, piece->part);
-    else if (is_plain(optim, piece))
+    if (!is_plain(optim, piece))
+        cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
+    else if (use->rule->update_tensor)
+        cz__optim_update_tensor(optim, span->param, memory.value, memory.gradient, memory.slots,
+                                prepared, piece->part);
+    else
         use->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                     prepared->coefficients, prepared->flags);
-    else
-        cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
 }
 
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,

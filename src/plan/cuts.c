@@ -168,7 +168,7 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
     return cz__deal_out(&deal, plan->options.partition, out);
 }
 
-/* That of a data-parallel model: each bucket cut evenly. */
+/* The map of a data-parallel model: each bucket cut evenly. */
 static cz_status make_buckets(const cz__plan_draft *d, cz_shard_map **out)
 {
     size_t narrowest = sizeof(double);
@@ -260,7 +260,7 @@ static cz_status tally_reductions(cz__plan_draft *d)
     return CZ_OK;
 }
 
-/* A checkpoint deals them out whole, the largest first. */
+/* A checkpoint deals out buffers whole, the largest first. */
 static cz_status deal_buffers(const cz__plan_draft *d)
 {
     const cz_plan *plan = d->plan;

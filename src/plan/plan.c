@@ -124,7 +124,8 @@ static cz_status take_group(cz__plan_draft *d, int64_t g, const cz_param_group *
                         "plan: parameter group %" PRId64 " has %" PRId64 " parameters%s", g,
                         group->param_count, group->params ? "" : " at NULL");
     CZ_TRY(count_slots(plan, rule, group->hypers, &slots));
-    if (cz__has_16_bits(plan->dtype) && !rule->update_tensor != !plan->options.rule->update_tensor)
+    if (cz__has_16_bits(plan->dtype) &&
+        cz__rule_takes_16_bits(rule) != cz__rule_takes_16_bits(plan->options.rule))
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plan: parameter group %" PRId64 ": rule %s beside %s: rules that update "
                         "whole tensors have 16-bit values in an optimizer of their own",
@@ -166,7 +167,7 @@ static cz_status take_rules(cz__plan_draft *d)
         CZ_TRY(take_group(d, g, &group));
         whole = plan->rules[g]->update_tensor ? plan->rules[g] : whole;
     }
-    plan->has_masters = cz__has_16_bits(plan->dtype) && !o->rule->update_tensor;
+    plan->has_masters = cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(o->rule);
     for (int64_t p = 0; p < plan->param_count; p++)
         plan->slots = d->slots[p] > plan->slots ? d->slots[p] : plan->slots;
     plan->slots += plan->has_masters;

@@ -30,7 +30,7 @@ void cz_sched_destroy(cz_sched **sched)
     *sched = NULL;
 }
 
-/* Lists of their own, after a copy of the struct. */
+/* Copy the lists of a struct that was copied, so that they are its own. */
 static bool copy_lists(cz_sched *s, const cz_sched *draft)
 {
     bool enough = true;

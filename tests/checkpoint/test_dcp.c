@@ -266,8 +266,9 @@ TEST(a_byte_of_a_chunk_that_changed)
     cz__reader *reader;
     cz__container *c;
     CZ_CHECK(cz__reader_open(&reader, path));
-    CZ_CHECK(cz__container_open_part(&c, "part", reader, (uint64_t)f.parts[1].begin,
-                                     (uint64_t)f.parts[1].bytes));
+    const cz__verified part = {.begin = (uint64_t)f.parts[1].begin,
+                               .bytes = (uint64_t)f.parts[1].bytes};
+    CZ_CHECK(cz__container_open_part(&c, "part", reader, &part));
     const off_t at = (off_t)cz__container_find(c, "archive/data/0")->offset;
     assert_true(at > f.parts[1].begin && at < f.parts[2].begin);
     cz__container_close(&c);

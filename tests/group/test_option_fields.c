@@ -700,7 +700,7 @@ static const cz__option_table *const elsewhere[] = {
     &cz__operation_options,   /* labels: test_checked.c */
     &cz__optim_options,       /* unsharded: compared where it is used together, by what it has */
     &cz__optim_load_options,  /* the same */
-    &cz__in_backward_options, /* who is told */
+    &cz__in_backward_options, /* who is told, and how a rank works */
     &cz__plan_options,        /* no ranks */
     &cz__verify_options,      /* the same */
     &cz__sampler_options,     /* each rank asks for its own */

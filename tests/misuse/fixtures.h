@@ -1054,6 +1054,7 @@ static const struct {
     {"cz_checkpoint_fetch_own", save},
     {"cz_checkpoint_import", export_file},
     {"cz_in_backward_mark_ready", begin_step},
+    {"cz_in_backward_end", begin_step},
     {"cz_shapes_read", write_shapes},
     {"cz_object_free", broadcast_object},
 };

@@ -20,6 +20,17 @@ typedef void (*cz__stochastic_kernel)(uint64_t key, uint32_t first, int64_t coun
 /* copies[i], in f32, becomes values[i] where it does not round to that. */
 typedef void (*cz__refresh_kernel)(int64_t count, const void *values, void *copies);
 
+typedef void (*cz__matmul_kernel)(const cz_matmul *product);
+
+/* What is below the diagonal of a square matrix of `count` rows becomes what is above it. */
+typedef void (*cz__mirror_kernel)(int64_t count, void *matrix);
+
+/* Is c symmetric, so that half of it has to be computed? */
+static inline bool cz__matmul_is_symmetric(const cz_matmul *product)
+{
+    return product->a == product->b && product->transposed_a != product->transposed_b;
+}
+
 #define CZ__DTYPE_END (CZ_U8 + 1)
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
@@ -66,6 +77,8 @@ typedef struct cz__cpu_kernels {
     cz__refresh_kernel refresh[CZ__DTYPE_END];                /* the same */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     cz__print_kernel print;
+    cz__matmul_kernel matmul[CZ__DTYPE_END]; /* NULL: there is none; as of the next one */
+    cz__mirror_kernel mirror[CZ__DTYPE_END];
     const cz__update_entry *updates;
 } cz__cpu_kernels;
 
@@ -89,6 +102,12 @@ void cz__cpu_add_terms(const cz__cpu_kernels *kernels, cz__sum_kind kind, int64_
 /* cz_device.add_squares */
 cz_status cz__cpu_add_squares(void *queue, cz_dtype dtype, int64_t count, const void *values,
                               cz_sum *sum);
+
+/* What makes matrix products: "own loops", or the name of a BLAS. */
+const char *cz__cpu_matmul_by(void);
+
+/* cz_device.matmul */
+cz_status cz__cpu_matmul(void *queue, cz_dtype dtype, const cz_matmul *product);
 
 /* cz_device.find_sums */
 cz_sums_kernel cz__cpu_find_sums(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);

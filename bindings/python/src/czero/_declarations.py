@@ -252,6 +252,24 @@ cz_sums_kernel = CFUNCTYPE(None, c_void_p, c_int64, c_void_p, c_void_p, POINTER(
         POINTER(c_double), c_uint, POINTER(cz_sum))
 
 
+class cz_matmul(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("inner", c_int64),
+        ("transposed_a", c_bool),
+        ("transposed_b", c_bool),
+        ("alpha", c_double),
+        ("beta", c_double),
+        ("a", c_void_p),
+        ("b", c_void_p),
+        ("addend", c_void_p),
+        ("c", c_void_p),
+        ("scratch", c_void_p),
+    ]
+
+
 class cz_device(Struct):
     _fields_ = [
         ("abi", c_uint32),
@@ -275,6 +293,7 @@ class cz_device(Struct):
                 c_int64, c_uint64, c_int64)),
         ("refresh", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float), c_int64)),
         ("find_sums", CFUNCTYPE(cz_sums_kernel, c_char_p, c_int, c_int, c_int)),
+        ("matmul", CFUNCTYPE(c_int, c_void_p, c_int, POINTER(cz_matmul))),
     ]
 
 
@@ -453,6 +472,7 @@ class cz_rule(Struct):
                 POINTER(c_uint))),
         ("update_tensor", CFUNCTYPE(None, POINTER(cz_tensor_update))),
         ("scratch_bytes", CFUNCTYPE(c_size_t, POINTER(cz_tensor), c_void_p)),
+        ("in_f32", c_bool),
     ]
 
 
@@ -566,6 +586,10 @@ class cz_in_backward_options(Struct):
         ("size", c_size_t),
         ("released", CFUNCTYPE(None, c_int64, c_void_p, c_void_p)),
         ("context", c_void_p),
+        ("background", c_int32),
+        ("undo", c_int32),
+        ("undo_bytes", c_uint64),
+        ("group", c_void_p),
     ]
 
 
@@ -1263,6 +1287,7 @@ FUNCTIONS = {
     "cz_in_backward_create": (c_int, [POINTER(c_void_p), POINTER(c_void_p), c_int64,
             POINTER(cz_in_backward_options)]),
     "cz_in_backward_destroy": (None, [POINTER(c_void_p)]),
+    "cz_in_backward_end": (c_int, [c_void_p, POINTER(cz_step_options), POINTER(cz_step_result)]),
     "cz_in_backward_mark_ready": (c_int, [c_void_p, c_int64, c_void_p]),
     "cz_join_begin": (c_int, [POINTER(c_void_p), c_void_p, POINTER(cz_joinable), c_int,
             POINTER(cz_join_options)]),

@@ -46,6 +46,8 @@ static const cz__update_entry updates[] = {
     UPDATES(schedule_free_sgd),
     UPDATES(schedule_free_adamw),
     UPDATES(adam_mini),
+    UPDATES(muon_moves),
+    UPDATES(muon),
     {NULL, CZ_F32, NULL},
 };
 
@@ -85,5 +87,8 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
     .stochastic = {[CZ_F16] = STOCHASTIC(f16), [CZ_BF16] = STOCHASTIC(bf16)},
     .refresh = {[CZ_F16] = REFRESH(f16), [CZ_BF16] = REFRESH(bf16)},
     .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32), SUM(SQUARES_F64, squares_f64)},
-    .print = CZ_KERNEL(print), .updates = updates,
+    .print = CZ_KERNEL(print),
+        .matmul = {[CZ_F32] = CZ_KERNEL(matmul_f32), [CZ_F64] = CZ_KERNEL(matmul_f64)},
+                   .mirror = {[CZ_F32] = CZ_KERNEL(mirror_f32), [CZ_F64] = CZ_KERNEL(mirror_f64)},
+                              .updates = updates,
 };
