@@ -35,11 +35,12 @@ module czero_optim
     end interface
 
     ! cz_param_group([0, 1], [cz_hyper('weight_decay', 0)]): parameters by their numbers, and what
-    ! differs from the optimizer's own list.
+    ! differs from the optimizer's own list; or from the defaults of a rule of its own, rule='sgd'.
     type :: cz_param_group
         private
         integer(c_int64_t), allocatable :: params(:)
         type(cz_hyper), allocatable :: hypers(:)
+        character(:), allocatable :: rule
     end type
     interface cz_param_group
         procedure new_param_group
@@ -93,7 +94,10 @@ module czero_optim
         type(c_param_group), allocatable :: entries(:)
         type(c_ptr) :: address = c_null_ptr
         integer(c_int64_t) :: count = 0
+        character(:), allocatable :: unknown ! a rule that there is not
     end type
+    ! In the place of such a rule: a table that the library refuses.
+    integer(c_int64_t), target, save :: no_rule(2) = 0
 
     type, bind(C) :: step_options
         integer(c_size_t) :: size = 0
@@ -244,12 +248,14 @@ contains
         hyper%value = merge(1, 0, value)
     end function
 
-    type(cz_param_group) function new_param_group(params, hypers) result(group)
+    type(cz_param_group) function new_param_group(params, hypers, rule) result(group)
         integer, intent(in) :: params(:)
         type(cz_hyper), intent(in), optional :: hypers(:)
+        character(*), intent(in), optional :: rule
         allocate (group%params(size(params)))
         group%params(:) = params
         if (present(hypers)) allocate (group%hypers, source=hypers)
+        if (present(rule)) group%rule = rule
     end function
 
     type(c_ptr) function find_rule(name)
@@ -259,21 +265,28 @@ contains
 
     ! A rule that is not there is NULL in C, of which all ranks learn in a call that is collective.
     ! Here the sentence has its name, and those that there are.
-    integer(c_int) function rule_in_words(code, what, rule)
+    integer(c_int) function rule_in_words(code, what, rule, groups)
         integer(c_int), intent(in) :: code
-        character(*), intent(in) :: what, rule
-        character(:), allocatable :: names
+        character(*), intent(in) :: what
+        character(*), intent(in), optional :: rule
+        type(group_list), intent(in), optional :: groups
+        character(:), allocatable :: names, missing
         integer(c_int) :: i
         rule_in_words = code
-        if (code /= CZ_ERR_ARGUMENT) return
-        if (c_associated(find_rule(rule))) return
+        if (code == CZ_ERR_ARGUMENT .and. present(rule)) then
+            if (.not. c_associated(find_rule(rule))) missing = rule
+        end if
+        if (code == CZ_ERR_UNSUPPORTED .and. present(groups)) then
+            if (allocated(groups%unknown)) missing = groups%unknown
+        end if
+        if (.not. allocated(missing)) return
         names = to_fortran(c_rule_name(0_c_int))
         i = 1
         do while (c_associated(c_rule_name(i)))
             names = names//', '//to_fortran(c_rule_name(i))
             i = i + 1
         end do
-        rule_in_words = refuse(what//": there is no rule '"//trim(rule)//"'; there are "//names)
+        rule_in_words = refuse(what//": there is no rule '"//trim(missing)//"'; there are "//names)
     end function
 
     subroutine make_hyper_list(list, hypers)
@@ -307,6 +320,12 @@ contains
             if (allocated(list%copies(i)%hypers)) then
                 call make_hyper_list(list%hypers(i), list%copies(i)%hypers)
                 list%entries(i)%hypers = list%hypers(i)%address
+            end if
+            if (allocated(list%copies(i)%rule)) then
+                list%entries(i)%rule = find_rule(list%copies(i)%rule)
+                if (c_associated(list%entries(i)%rule)) cycle
+                list%entries(i)%rule = c_loc(no_rule)
+                list%unknown = list%copies(i)%rule
             end if
         end do
         list%count = size(groups)
@@ -374,7 +393,7 @@ contains
         if (present(threads)) options%threads = threads
         options%average = make_average(average, average_decay)
         call finish(rule_in_words(c_optim_create(optim%handle, model%handle, find_rule(rule), &
-            list%address, options), 'optim', rule), status, message)
+            list%address, options), 'optim', rule, all_groups), status, message)
     end subroutine
 
     ! What is evaluated in the place of what trains, and with .false. back.

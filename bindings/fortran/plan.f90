@@ -47,6 +47,9 @@ module czero_plan
         integer(c_int32_t) :: in_process = 0
         integer(c_int32_t) :: parts = 0
         integer(c_int32_t) :: average = 0
+        integer(c_int32_t) :: reserved = 0
+        type(c_ptr) :: groups = c_null_ptr
+        integer(c_int64_t) :: group_count = 0
     end type
 
     interface

@@ -211,7 +211,7 @@ contains
         if (present(parts)) options%parts = parts%handle
         options%average = make_average(average, average_decay)
         call finish(rule_in_words(c_create(zero%handle, group%handle, model%handle, &
-            find_rule(rule), list%address, options), 'zero', rule), status, message)
+            find_rule(rule), list%address, options), 'zero', rule, all_groups), status, message)
     end subroutine
 
     subroutine cz_zero_destroy(zero)
@@ -308,7 +308,8 @@ contains
         character(*), intent(inout), optional :: message
         type(group_list), target :: list
         call make_group_list(list, [group])
-        call finish(c_add_param_group(zero%handle, list%address), status, message)
+        call finish(rule_in_words(c_add_param_group(zero%handle, list%address), 'zero', &
+            groups=list), status, message)
     end subroutine
 
     ! Where schedulers and the program set and read hyper-parameters, alike on every rank. It

@@ -86,8 +86,8 @@ typedef struct cz_param_group {
      *  optimizer's option says. */
     cz_dtype state_dtype;
     /** How these are updated; borrowed as the optimizer's own, which NULL stands for. With another
-     *  one `hypers` is what differs from the defaults of that rule: what the optimizer was given is
-     *  not for it. */
+     *  one `hypers` is what differs from the defaults of that rule: values that the optimizer was
+     *  given are for its own. docs/rules.md has what goes together. */
     const cz_rule *rule;
     /** Of values; NULL: what the optimizer's option says. Copied. */
     const cz_moving_average *average;
@@ -205,7 +205,8 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *
  *  Local. One call at a time per handle.
  *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on
- *  @param hypers  values for all groups, by name; NULL: the rule's defaults
+ *  @param rule    of groups that have none of their own
+ *  @param hypers  values for all groups of that rule, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included; for f32 parameters and kernels of the library also what is
@@ -217,8 +218,9 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          That gradients share none with each other is checked by steps: inside the backward pass
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
  *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
- *          cannot, an average on a device that cannot or with a rule that has a slot of that name,
- *          a rule table of another CZ_RULE_ABI.
+ *          cannot, or that updates whole tensors as they are beside one with kernels, an average on a
+ *          device that cannot or with a rule that has a slot of that name, a rule table of another
+ *          CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -228,7 +230,7 @@ CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule 
 CZ_API void cz_optim_destroy(cz_optim **optim);
 
 /** Append a parameter group of parameters that are in none yet; what it does not say it has from
- *  the values given at creation. Local.
+ *  the values given at creation, or with a rule of its own from that rule's defaults. Local.
  *  @param group  copied
  *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation, and an average where no
  *          group had one then; CZ_ERR_STATE: it is part of a sharded optimizer, or see
@@ -268,8 +270,8 @@ CZ_API cz_status cz_optim_evaluate(cz_optim *optim, bool evaluated);
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none);
 
 typedef struct cz_optim_info {
-    size_t size; /**< set by CZ_OPTIM_INFO_INIT */
-    const cz_rule *rule;
+    size_t size;         /**< set by CZ_OPTIM_INFO_INIT */
+    const cz_rule *rule; /**< of groups that have none of their own */
     int64_t group_count;
     int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite */
     size_t state_bytes; /**< of optimizer state that is reserved here (element slots) */
@@ -289,8 +291,9 @@ CZ_API int64_t cz_optim_group_params(const cz_optim *optim, int64_t param_group,
 
 /** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the
  *  next step. Local.
- *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them; read the value that was
- *                      given at creation, whatever was set since, of the rule's own only
+ *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them, of several rules in all
+ *                      whose rule has it; read the value that was given at creation, whatever was
+ *                      set since, of the optimizer's rule only
  *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range, as at creation (nothing
  *          was changed); CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
 CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name,
@@ -331,12 +334,13 @@ CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const cha
 
 /** The optimizer's state, deeply copied: *out is the caller's, for cz_state_dict_destroy().
  *
- *      rule          text
+ *      rule          text: of groups that say no other
  *      state         by name of the parameter; those without state are left out:
  *          w1            step (integer); the rule's other slots by name: tensors of the parameter's
  *                        shape, reals; master_param: a tensor, where there is a master; average: a
  *                        tensor, and n_averaged, a real, where some group has an average
- *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too, and
+ *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too,
+ *                    rule: text, where it is another one than the optimizer's, and
  *                    params: the names of the members, in order
  *
  *  Local.
@@ -373,10 +377,10 @@ CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
  *
  *  Local. @param dict  borrowed, left as it is
  *  @param options  NULL: afterwards a parameter that the dictionary has no state of has none
- *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; another rule; groups that differ in
- *          number or members; an unknown parameter, value or slot; a shape, type or number that is
- *          wrong; a slot that is missing. CZ_ERR_STATE: it is part of a sharded optimizer.
- *          CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; groups that differ in number, members
+ *          or rule; an unknown parameter, value or slot; a shape, type or number that is wrong; a
+ *          slot that is missing. CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY.
+ *          Nothing was changed. */
 CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
                                           const cz_optim_load_options *options);
 

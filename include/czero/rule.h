@@ -125,8 +125,9 @@ typedef struct cz_rule {
     unsigned (*slots_used)(const double *hypers);
     /** Once per step, on every rank, those that own nothing too, after the closure and before
      *  anything changes: it may read, set and add hyper-parameters (cz_optim_set_hyper(),
-     *  cz_optim_add_hyper()), alike on every rank. A status other than CZ_OK ends the step on all
-     *  ranks. Optional. */
+     *  cz_optim_add_hyper()), alike on every rank. Of several rules in one optimizer
+     *  (cz_param_group) each is called once, in the order of their first groups. A status other
+     *  than CZ_OK ends the step on all ranks. Optional. */
     cz_status (*begin_step)(struct cz_optim *optim, const void *argument, void *context);
     /** The kernel's coefficients, in double; they and `flags` are zero before. Once per parameter
      *  and step where the rule has scalar slots beside "step", or the step an argument; else

@@ -24,7 +24,7 @@ CZ_BEGIN_DECLS
 typedef enum cz_partition {
     /** even cuts through the fixed layout (shard.h): what two ranks own differs by one block of 64
      *  bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has two:
-     *  128 bytes). For a rule that needs whole tensors (update_tensor) this becomes
+     *  128 bytes). Where a group has a rule that needs whole tensors (update_tensor) this becomes
      *  CZ_PARTITION_GREEDY, on any number of ranks */
     CZ_PARTITION_ELEMENTS = 0,
     /** whole parameters by the greedy rule, as PyTorch's ZeroRedundancyOptimizer: the largest
@@ -139,7 +139,7 @@ typedef struct cz_zero cz_zero;
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group   borrowed; outlives the optimizer
  *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on
- *  @param hypers  values for all groups, by name; NULL: the rule's defaults
+ *  @param rule, hypers  as for cz_optim_create(): of groups that have no rule of their own
  *  @return CZ_OK, or with a sentence that names rank and thing:
  *          - CZ_ERR_ARGUMENT: as cz_optim_create(); a NULL; an owner out of range, an owner missing
  *            for a trainable parameter, owner_count not the number of parameters, owners without
@@ -254,8 +254,9 @@ CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
  *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, no such overlap, no option ddp, option
  *          overlap_gather with another one than CZ_OVERLAP_INTERLEAVED; options with
  *          CZ_OVERLAP_NONE, a closure, gradients, an option out of range. CZ_ERR_STATE: a pass is
- *          under way. CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums, or
- *          max_norm, skip_nonfinite, norm or loss_scale. CZ_ERR_MEMORY. Nothing was changed. */
+ *          under way. CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and some group's rule with partial
+ *          sums, or max_norm, skip_nonfinite, norm or loss_scale. CZ_ERR_MEMORY. Nothing was
+ *          changed. */
 CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap,
                                      const cz_step_options *options);
 

@@ -8,6 +8,7 @@
 #include "czero/plan.h"
 #include "base/leaves.h"
 #include "io/text.h"
+#include "rule/rule.h"
 #include "zero/deal.h"
 
 enum { CZ__SHAPE_KINDS = 3 };
@@ -30,7 +31,7 @@ struct cz_shapes {
 
 /* What each rank has; arrays of world_size + 1 numbers. */
 typedef struct cz__plan_ranks {
-    int64_t *trained; /* owned, as all: elements with state */
+    int64_t *columns; /* owned, as all: a row for each slot, of elements that have it */
     int64_t *saved; /* elements of parameters that it writes; the same ones if nothing is frozen */
     int64_t *slotted; /* and with how many there are slots */
     int64_t *spans;   /* pieces of parameters in its part of a checkpoint */
@@ -40,12 +41,16 @@ typedef struct cz__plan_ranks {
 
 struct cz_plan {
     cz_plan_options options; /* complete: no defaults are left */
+    const cz_rule **rules;   /* owned; of each of its groups */
     cz__shape_sums shapes[CZ__SHAPE_KINDS];
     int64_t param_count; /* with frozen ones */
     cz_dtype dtype;      /* of the parameters, if they have one */
     size_t element_size; /* of it */
     size_t name_bytes;
-    int slots;             /* element slots that are in use: the rule's, and that of masters */
+    bool has_masters;
+    int slots; /* element slots that are in use, at most: a rule's, */
+    int added; /* and after them those of masters and averages */
+    int64_t elements[CZ__RULE_SLOTS + 3]; /* that have slot k, on all ranks together */
     size_t slot_size;      /* bytes of an element of one: of 16-bit values it is in f32 */
     int bucket_count;      /* 0: gradients travel in the step */
     size_t longest;        /* bytes of the largest bucket */
@@ -62,6 +67,7 @@ typedef struct cz__plan_draft {
     const cz_shapes *shapes;
     int64_t *counts; /* owned, as all that follows */
     uint8_t *dtypes, *parts, *trains;
+    uint8_t *slots, *grouped; /* of the parameter's rule; is it in a group? */
     int64_t *layout, *members;
     int64_t *begins, *params; /* of buckets */
     cz__bucket_lists buckets;

@@ -110,6 +110,27 @@ program test_optim
     call expect(status, CZ_ERR_STATE, why, 'sharded')
     call cz_zero_destroy(zero)
 
+    ! A rule of a group's own, which begins with its own defaults.
+    call cz_zero_create(zero, group, model, 'adam', [cz_hyper('lr', 0.5d0)], &
+        [cz_param_group([0]), cz_param_group([1], [cz_hyper('weight_decay', 0)], 'lion')])
+    optim = cz_zero_local_optim(zero)
+    call cz_optim_get_hyper(optim, 1, 'lr', value)
+    call check(value == 1d-4, 'the rate of lion')
+    call cz_optim_get_hyper(optim, 0, 'lr', value)
+    call check(value == 0.5d0, 'the rate of adam')
+    v = 0
+    gv = 1
+    call cz_zero_step(zero)
+    call check(all(abs(v + 1e-4) < 1e-10), 'a step of lion')
+    call cz_zero_destroy(zero)
+    call cz_zero_create(zero, group, model, 'adam', groups=[cz_param_group([0], rule='eve')], &
+        status=status, message=why)
+    call expect(status, CZ_ERR_ARGUMENT, why, "zero: there is no rule 'eve'; there are sgd")
+    call cz_zero_create(zero, group, model, 'adam', groups=[cz_param_group([0])])
+    call cz_zero_add_param_group(zero, cz_param_group([1], rule='eve'), status, why)
+    call expect(status, CZ_ERR_ARGUMENT, why, "zero: there is no rule 'eve'; there are sgd")
+    call cz_zero_destroy(zero)
+
     ! A group that is added, state that is handed out and taken in.
     call cz_zero_create(zero, group, model, 'adam', groups=[cz_param_group([0])])
     call cz_zero_add_param_group(zero, cz_param_group([1], [cz_hyper('lr', 0.1d0)]))

@@ -80,6 +80,14 @@ static inline void moved(int64_t param, void *value, void *context)
 {
 }
 
+static inline bool is_in(const cz_param_group *group, int64_t param)
+{
+    for (int64_t k = 0; k < group->param_count; k++)
+        if (group->params[k] == param)
+            return true;
+    return false;
+}
+
 static inline cz_status training_open(training *t, cz_group *group, const cz_plan_options *o)
 {
     *t = (training){.group = group};
@@ -98,18 +106,29 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
         CZ_TRY(cz_ddp_register_hook_by_name(
             t->ddp, o->wire == CZ_F16 ? "fp16_compress" : "bf16_compress", NULL));
     const cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
-    cz_optim_options alone = CZ_OPTIM_OPTIONS_INIT;
-    alone.average = o->average ? &average : NULL;
-    if (o->unsharded)
-        return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, &alone);
+    cz_param_group groups[] = {CZ_PARAM_GROUP_INIT, CZ_PARAM_GROUP_INIT};
+    int64_t rest[PARAMS];
+    cz_optim_options optim = CZ_OPTIM_OPTIONS_INIT;
+    optim.average = o->average ? &average : NULL;
     cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
+    if (o->group_count > 0) { /* one, and what is in none has the optimizer's rule */
+        groups[0] = o->groups[0];
+        groups[1].params = rest;
+        for (int64_t p = 0; p < PARAMS; p++)
+            if (!is_in(&groups[0], p))
+                rest[groups[1].param_count++] = p;
+        optim.groups = zero.groups = groups;
+        optim.group_count = zero.group_count = 2;
+    }
+    if (o->unsharded)
+        return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, &optim);
     zero.partition = o->partition;
     zero.parts = t->parts;
     zero.ddp = t->ddp;
     zero.overlap = o->overlap;
     zero.parameters_as_bucket_view = o->views;
     zero.moved = o->views ? moved : NULL;
-    zero.average = alone.average;
+    zero.average = optim.average;
     return cz_zero_create(&t->zero, group, t->model, o->rule, o->hypers, &zero);
 }
 

@@ -380,3 +380,50 @@ TEST(whole_tensors_come_with_a_later_group)
         expect_ok(worlds[w], 0, become_whole_body, &(bool){true});
     }
 }
+
+/* ---- memory that is out ---- */
+
+/* Each allocation fails in turn while a group comes whose rule makes tables wider. */
+static void add_until_it_works(const cz_rule *rule, bool stepped)
+{
+    const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+    cz_param_group one = CZ_PARAM_GROUP_INIT, wider = CZ_PARAM_GROUP_INIT;
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    cz_test_memory memory;
+    cz_group *group;
+    cz_zero *zero;
+    uint64_t before[2], after[2];
+    bool failed = true;
+    one.params = firsts;
+    wider.params = seconds;
+    one.param_count = wider.param_count = 3;
+    wider.rule = rule;
+    options.groups = &one;
+    options.group_count = 1;
+    assert_ok(cz_group_create_threads(&group, 1, NULL));
+    assert_ok(cz_test_memory_create(&memory, &layout));
+    assert_ok(cz_zero_create(&zero, group, memory.model, cz_rule_adam_mini(), NULL, &options));
+    if (stepped)
+        assert_ok(cz_zero_step(zero, NULL, NULL));
+    assert_ok(cz_zero_fingerprint(zero, before));
+    for (int64_t n = 1; failed; n++) {
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_zero_add_param_group(zero, &wider);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        assert_ok(cz_zero_fingerprint(zero, after));
+        assert_memory_equal(before, after, sizeof before);
+    }
+    assert_ok(cz_zero_step(zero, NULL, NULL));
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    cz_group_destroy(&group);
+}
+
+TEST(every_allocation_of_a_wider_rule_fails_in_turn)
+{
+    const cz_rule *rules[] = {cz_rule_ademamix(), cz_test_probe_rule(), &whole_rule};
+    for (int k = 0; k < 3; k++)
+        for (int stepped = 0; stepped < 2; stepped++)
+            add_until_it_works(rules[k], stepped);
+}

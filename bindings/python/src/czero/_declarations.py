@@ -1095,6 +1095,9 @@ class cz_plan_options(Struct):
         ("in_process", c_int32),
         ("parts", c_int32),
         ("average", c_int32),
+        ("reserved", c_int32),
+        ("groups", POINTER(cz_param_group)),
+        ("group_count", c_int64),
     ]
 
 
