@@ -25,12 +25,6 @@ typedef void (*cz__matmul_kernel)(const cz_matmul *product);
 /* What is below the diagonal of a square matrix of `count` rows becomes what is above it. */
 typedef void (*cz__mirror_kernel)(int64_t count, void *matrix);
 
-/* Is c symmetric, so that half of it has to be computed? */
-static inline bool cz__matmul_is_symmetric(const cz_matmul *product)
-{
-    return product->a == product->b && product->transposed_a != product->transposed_b;
-}
-
 #define CZ__DTYPE_END (CZ_U8 + 1)
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
