@@ -115,7 +115,7 @@ static double ratio_of(int adjust, double rows, double columns)
 
 /* ---- scratch memory: two of the matrix's shape, some squares of its smaller side ---- */
 
-enum { SQUARES = 4 };
+enum { SQUARES = 4, AT_ONCE = 3 /* steps */ };
 
 typedef struct places {
     size_t matrix, square; /* bytes of each, whole cache lines */
@@ -139,6 +139,19 @@ static places find_places(const cz_tensor *param)
                 CZ_MATMUL_SCRATCH};
     p.all += 2 * p.matrix + SQUARES * p.square;
     return p;
+}
+
+/* Operations in the products of a step: of a symmetric one half of them. */
+double cz__muon_cost(const cz_tensor *param, void *context)
+{
+    const double side = (double)smaller_side(param), count = (double)cz_tensor_count(param);
+    const double squares = side * side * side, of_x = side * count;
+    double cost = 0;
+    for (int left = (int)hypers[NS_STEPS].initial, some; left > 0; left -= some) {
+        some = left < AT_ONCE ? left : AT_ONCE;
+        cost += 3 * of_x + (4 * some - 3) * squares;
+    }
+    return cost;
 }
 
 static size_t scratch_bytes(const cz_tensor *param, void *context)
@@ -168,7 +181,7 @@ static void divide(const matrices *m, double divisor, void *x)
     (void)m->device->scale(NULL, m->dtype, 1 / divisor, count, x);
 }
 
-/* to = alpha left right + beta addend, of squares; they are symmetric and commute, being polynomials of
+/* to = alpha left right + beta addend, of squares, which are symmetric and commute: polynomials of
  * one. */
 static void multiply_squares(const matrices *m, double alpha, const void *left, const void *right,
                              double beta, const void *addend, void *to)
@@ -234,9 +247,8 @@ static void swap(void **a, void **b)
 
 /* Some steps at once: x is multiplied by a polynomial of its gram, made of squares alone. A step
  * multiplies x by q + a 1, with q = b gram + c gram^2, and so the gram by its square. After several
- * the factor of x is polynomial + share 1. As exact as one by one for a few: what rounding does to a
- * small eigenvalue of the gram grows as its square does. */
-enum { AT_ONCE = 3 };
+ * the factor of x is polynomial + share 1. For a few it is as exact as one by one: what rounding
+ * does to a small eigenvalue of the gram grows as the square of what it does to one of x. */
 static void make_steps(const matrices *m, int steps, const double *c, const void *x, void *y,
                        void *squares[SQUARES])
 {
