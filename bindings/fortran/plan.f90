@@ -47,6 +47,7 @@ module czero_plan
         integer(c_int32_t) :: in_process = 0
         integer(c_int32_t) :: parts = 0
         integer(c_int32_t) :: average = 0
+        integer(c_int32_t) :: reserved = 0
     end type
 
     interface

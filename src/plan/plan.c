@@ -39,7 +39,8 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
     CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)),
-    CZ__OPTION(cz_plan_options, average, CZ__LOCAL, CZ__FLAG));
+    CZ__OPTION(cz_plan_options, average, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 static cz_status check_parts(const cz_plan_options *o)
 {

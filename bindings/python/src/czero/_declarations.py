@@ -1070,6 +1070,7 @@ class cz_plan_options(Struct):
         ("in_process", c_int32),
         ("parts", c_int32),
         ("average", c_int32),
+        ("reserved", c_int32),
     ]
 
 
