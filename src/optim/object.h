@@ -106,10 +106,10 @@ struct cz_optim {
     cz_dtype state_dtype;
     cz_moving_average average;
     uint64_t seed;
-    bool is_mixed;  /* some value, gradient or state is of another type than `dtype` */
-    bool has_means; /* cz__optim_take_means() */
-    double factor;  /* of the present step's gradients, as far as they are of another type */
-    bool is_narrow; /* some value of the model has 16 bits */
+    bool is_mixed;     /* some value, gradient or state is of another type than `dtype` */
+    bool has_means;    /* cz__optim_take_means() */
+    double factor;     /* of the present step's gradients, as far as they are of another type */
+    bool is_narrow;    /* some value of the model has 16 bits */
     bool has_averages; /* some group was made with them, or may be */
     /* As wide as the widest rule's and what is added, as rows of tables have them: cz__widths. */
     int rule_slots;   /* element slots: of the widest rule, */
@@ -211,6 +211,9 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
 /* Scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
 void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
+/* What the rule of a whole tensor asks for of it, and a row of all its elements in f32. */
+size_t cz__optim_own_scratch_bytes(const cz_optim *optim, int64_t param);
+size_t cz__optim_row_bytes(const cz_optim *optim, int64_t param);
 /* As cz__optim_slot_address(). */
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
                              int slot, int64_t element);
@@ -328,8 +331,6 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
     const size_t rows = 2 + (size_t)optim->slot_count;
     return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
 }
-/* The same of a whole tensor: what its rule asks for, and room for copies in f32. */
-size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param);
 /* A rule over a whole tensor, of which everything is in the type in which it computes. */
 void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
                              const void *gradient, void *const *slots, const cz__prepared *prepared,
