@@ -49,9 +49,15 @@ typedef struct cz_param_group {
     /** Of element slots, masters apart: CZ_F32, or CZ_BF16, where values are not f64. 0: what the
      *  optimizer's option says. */
     cz_dtype state_dtype;
+    /** Where sharded, below which its parameters are not cut, as in cz_rule: the rule's granule and
+     *  this are both kept, by their least common multiple. 0: the rule's alone. */
+    int64_t granule;
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0}
+#define CZ_PARAM_GROUP_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0                   \
+    }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)
