@@ -53,11 +53,14 @@ typedef struct cz_param_group {
      *  one `hypers` is what differs from the defaults of that rule: values that the optimizer was
      *  given are for its own. docs/rules.md has what goes together. */
     const cz_rule *rule;
+    /** Where sharded, below which its parameters are not cut, as in cz_rule: the rule's granule and
+     *  this are both kept, by their least common multiple. 0: the rule's alone. */
+    int64_t granule;
 } cz_param_group;
 
 #define CZ_PARAM_GROUP_INIT                                                                        \
     {                                                                                              \
-        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL                \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL, 0             \
     }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 

@@ -163,8 +163,9 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
                            .group_sizes = &plan->param_count,
                            .members = d->members,
                            .buckets = plan->options.ddp ? &d->buckets : NULL,
-                           .element_size = plan->element_size};
-    plan->ranges = plan->options.partition == CZ_PARTITION_ELEMENTS ? cz__deal_ranges(&deal) : 0;
+                           .element_size = plan->element_size,
+                           .granules = d->granules,
+                           .costs = d->costs};
     return cz__deal_out(&deal, plan->options.partition, out);
 }
 
@@ -212,12 +213,13 @@ static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
 
 static cz_status tally_state(cz__plan_draft *d)
 {
-    const cz_plan *plan = d->plan;
+    cz_plan *plan = d->plan;
     cz_shard_map *map = NULL;
     CZ_TRY(plan->options.unsharded ? make_even(d, &map) : make_sharded(d, &map));
     const cz_status status = tally_slots(d, map);
     cz__shard_map_tally(map, d->trains, plan->ranks.slotted, d->spans);
     cz__shard_map_tally(map, NULL, plan->ranks.saved, plan->ranks.spans);
+    plan->map_bytes = cz__shard_map_bytes(map);
     cz__shard_map_destroy(&map);
     return status;
 }

@@ -117,7 +117,7 @@ static uint64_t optim_bytes(const cz_plan *plan, int64_t spans)
 {
     uint64_t most = cz__optim_bytes(plan->options.rule, plan->param_count, spans);
     for (int64_t g = 0; g < plan->options.group_count; g++) {
-        const uint64_t bytes = cz__optim_bytes(plan->rules[g], plan->param_count, spans);
+        const uint64_t bytes = cz__optim_bytes(plan->rules[g].rule, plan->param_count, spans);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -126,9 +126,7 @@ static uint64_t optim_bytes(const cz_plan *plan, int64_t spans)
 static uint64_t zero_tables(const cz_plan *plan, int rank)
 {
     const cz_plan_options *o = &plan->options;
-    return cz__zero_bytes(plan->param_count) +
-           (plan->ranges > 0 ? cz__even_map_bytes(plan->param_count, plan->ranges)
-                             : cz__owner_table_bytes(o->world_size, plan->param_count)) +
+    return cz__zero_bytes(plan->param_count) + plan->map_bytes +
            optim_bytes(plan, plan->ranks.spans[rank]) +
            cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
@@ -189,8 +187,9 @@ static uint64_t progress(const cz_plan *plan)
 {
     size_t words = 2 + count_scalars(plan->options.rule);
     for (int64_t g = 0; g < plan->options.group_count; g++)
-        words =
-            2 + count_scalars(plan->rules[g]) > words ? 2 + count_scalars(plan->rules[g]) : words;
+        words = 2 + count_scalars(plan->rules[g].rule) > words
+                    ? 2 + count_scalars(plan->rules[g].rule)
+                    : words;
     const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
     return plan->options.unsharded
                ? 0
