@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Muon over the matrices of layers of GPT-2 124M: a step of one thread beside the products that it
- * makes, all of them whole, by OpenBLAS on one thread; and two ranks that are threads, each with its
- * own matrices, beside two that both step all of them. */
+ * makes, all of them whole, by OpenBLAS on one thread; and two ranks that are threads, each with
+ * its own matrices, beside two that both step all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,9 +12,11 @@ module czero_optim
     public :: cz_hyper, cz_param_group, cz_step_result, cz_optim, cz_optim_create, cz_optim_destroy
     public :: cz_optim_step, cz_optim_zero_grad, cz_optim_get_info, cz_optim_set_hyper
     public :: cz_optim_get_hyper, cz_optim_add_hyper, cz_optim_state_dict, cz_optim_load_state_dict
+    public :: cz_optim_evaluate
     ! For the modules beside this one:
     public :: find_rule, rule_in_words, hyper_list, make_hyper_list, c_param_group, group_list
     public :: make_group_list, step_options, make_step_options, step_result, take_step_result
+    public :: moving_average, make_average
 
     integer, parameter, public :: CZ_ALL_GROUPS = -1
     integer, parameter, public :: CZ_MISSING_NONE = 0, CZ_MISSING_KEEP = 1, CZ_MISSING_REFUSE = 2
@@ -72,6 +74,16 @@ module czero_optim
         integer(c_int) :: state_dtype = 0
         type(c_ptr) :: rule = c_null_ptr
         integer(c_int64_t) :: granule = 0
+        type(c_ptr) :: average = c_null_ptr
+    end type
+
+    type, bind(C) :: moving_average
+        integer(c_size_t) :: size = 0
+        integer(c_int) :: kind = 0
+        integer(c_int32_t) :: warm_up = 0
+        real(c_double) :: decay = 0
+        integer(c_int64_t) :: start = 0
+        integer(c_int64_t) :: every = 0
     end type
 
     ! What C reads during a call; variables of these types have to be TARGETs.
@@ -123,6 +135,7 @@ module czero_optim
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
         integer(c_int64_t) :: seed = 0
+        type(c_ptr) :: average = c_null_ptr
     end type
 
     type, bind(C) :: optim_info
@@ -140,6 +153,11 @@ module czero_optim
     end type
 
     interface
+        integer(c_int) function c_optim_evaluate(optim, evaluated) bind(C, name='cz_optim_evaluate')
+            import
+            type(c_ptr), value :: optim
+            logical(c_bool), value :: evaluated
+        end function
         type(c_ptr) function c_rule_find(name) bind(C, name='cz_rule_find')
             import
             character(kind=c_char), intent(in) :: name(*)
@@ -338,6 +356,18 @@ contains
             present(allow_no_gradients)) address = c_loc(options)
     end function
 
+    ! An exponential moving average; NULL where none is wanted.
+    type(c_ptr) function make_average(average, decay) result(address)
+        type(moving_average), target, intent(out) :: average
+        real(real64), intent(in), optional :: decay
+        address = c_null_ptr
+        if (.not. present(decay)) return
+        average%size = c_sizeof(average)
+        average%kind = 1 ! CZ_MOVING_AVERAGE_EMA
+        average%decay = decay
+        address = c_loc(average)
+    end function
+
     subroutine take_step_result(outcome, result)
         type(step_result), intent(in) :: outcome
         type(cz_step_result), intent(inout), optional :: result
@@ -346,17 +376,21 @@ contains
         result%skipped = outcome%skipped /= 0
     end subroutine
 
-    subroutine cz_optim_create(optim, model, rule, hypers, groups, threads, status, message)
+    ! `average_decay`: of an exponential moving average of values; see cz_optim_evaluate.
+    subroutine cz_optim_create(optim, model, rule, hypers, groups, threads, average_decay, &
+            status, message)
         type(cz_optim), intent(out) :: optim
         type(cz_model), intent(in) :: model
         character(*), intent(in) :: rule
         type(cz_hyper), intent(in), optional :: hypers(:)
         type(cz_param_group), intent(in), optional :: groups(:)
         integer, intent(in), optional :: threads
+        real(real64), intent(in), optional :: average_decay
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(hyper_list), target :: list
         type(group_list), target :: all_groups
+        type(moving_average), target :: average
         type(optim_options) :: options
         call make_hyper_list(list, hypers)
         call make_group_list(all_groups, groups)
@@ -364,8 +398,18 @@ contains
         options%groups = all_groups%address
         options%group_count = all_groups%count
         if (present(threads)) options%threads = threads
+        options%average = make_average(average, average_decay)
         call finish(rule_in_words(c_optim_create(optim%handle, model%handle, find_rule(rule), &
             list%address, options), 'optim', rule, all_groups), status, message)
+    end subroutine
+
+    ! What is evaluated in the place of what trains, and with .false. back.
+    subroutine cz_optim_evaluate(optim, evaluated, status, message)
+        type(cz_optim), intent(in) :: optim
+        logical, intent(in) :: evaluated
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        call finish(c_optim_evaluate(optim%handle, logical(evaluated, c_bool)), status, message)
     end subroutine
 
     subroutine cz_optim_destroy(optim)

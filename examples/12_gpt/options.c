@@ -49,7 +49,8 @@ enum {
     KEY_DTYPE,
     KEY_NO_MASTER,
     KEY_BF16_STATE,
-    KEY_LOSS_SCALE
+    KEY_LOSS_SCALE,
+    KEY_EMA
 };
 
 static const struct argp_option table[] = {
@@ -96,6 +97,10 @@ static const struct argp_option table[] = {
     {"no-master", KEY_NO_MASTER, NULL, 0,
      "Values of 16 bits without f32 copies in the optimizer: they are rounded by chance", 3},
     {"bf16-state", KEY_BF16_STATE, NULL, 0, "Moments in bf16, rounded by chance", 3},
+    {"ema", KEY_EMA, "DECAY", 0,
+     "Keep moving averages of values with this decay, such as 0.999, less at first; they are "
+     "validated, and write the text",
+     3},
     {"loss-scale", KEY_LOSS_SCALE, "X", 0,
      "Multiply the loss by X, and divide gradients by it in the step, so that small ones do not "
      "vanish in 16 bits; dynamic: by 65536 at first, then as PyTorch's GradScaler. Steps with "
@@ -373,6 +378,11 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_BF16_STATE:
         o->bf16_state = true;
         break;
+    case KEY_EMA:
+        o->ema = argument_number(state, "ema", arg, 0);
+        if (o->ema > 1)
+            argp_error(state, "ema %s, allowed is at most 1", arg);
+        break;
     case KEY_LOSS_SCALE:
         o->loss_scale_adapts = strcmp(arg, "dynamic") == 0;
         o->loss_scale = o->loss_scale_adapts ? ((cz_loss_scale)CZ_LOSS_SCALE_INIT).scale
@@ -437,6 +447,8 @@ static error_t take(int key, char *arg, struct argp_state *state)
                               "on the number of ranks");
         if (o->loss_scale > 0 && o->hook_count)
             argp_error(state, "--loss-scale goes without --hook");
+        if (o->ema > 0 && o->hook_count)
+            argp_error(state, "--ema goes without --hook");
         if (o->compress_after < 0)
             o->compress_after = o->steps / 10;
         if (o->model.channels % o->model.heads)

@@ -123,7 +123,7 @@ static cz_status train_step(trainer *t, double lr, double *loss)
     double local = 0;
     CZ_TRY(traffic_begin_step(&t->traffic, t->world));
     times_begin_step(&t->times);
-    CZ_TRY(trainer_set_learning_rate(t, lr));
+    CZ_TRY(trainer_set_rates(t, lr));
     CZ_TRY(t->parts ? run_parts(t) : run_pass(t, true, &count, &local));
     CZ_TRY(traffic_count(&t->traffic, t->world, CARGO_GRADIENTS));
     CZ_TRY(trainer_step(t));
@@ -192,7 +192,9 @@ static cz_status validate_now(trainer *t, int step)
     double held_out;
     if (t->report)
         report_pause(t->report, true);
+    CZ_TRY(trainer_evaluate(t, true));
     CZ_TRY(validate(t, t->options.val_windows, &held_out));
+    CZ_TRY(trainer_evaluate(t, false));
     if (t->report) {
         report_pause(t->report, false);
         report_validation(t->report, step, held_out);
@@ -268,11 +270,12 @@ static cz_status run_steps(trainer *t)
     return CZ_OK;
 }
 
-/* Two moments, and a master, of each element. */
+/* Two moments, a master and an average, of each element. */
 static int64_t state_bytes(const trainer *t)
 {
     const options *o = &t->options;
-    return 2 * (o->bf16_state ? 2 : 4) + (o->dtype != CZ_F32 && !o->no_master ? 4 : 0);
+    return 2 * (o->bf16_state ? 2 : 4) + (o->dtype != CZ_F32 && !o->no_master ? 4 : 0) +
+           (o->ema > 0 ? 4 : 0);
 }
 
 /* Everyone's state bytes, and what the whole state would be. */
@@ -323,8 +326,9 @@ static cz_status conclude(trainer *t, double *val_loss)
     if (t->report)
         report_pause(t->report, true);
     CZ_TRY(come_together(t));
-    CZ_TRY(validate(t, o->final_windows, val_loss));
     CZ_TRY(resume_wait(t));
+    CZ_TRY(trainer_evaluate(t, true)); /* to the end */
+    CZ_TRY(validate(t, o->final_windows, val_loss));
     if (t->report) {
         report_pause(t->report, false);
         report_validation(t->report, o->steps, *val_loss);

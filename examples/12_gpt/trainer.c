@@ -215,16 +215,20 @@ static cz_status create_optimizer(trainer *t)
         const int g = list[p].dims == 2 ? matrices : OTHERS;
         params[g * count + groups[g].param_count++] = p;
     }
+    const cz_moving_average average = {
+        .size = sizeof average, .kind = CZ_MOVING_AVERAGE_EMA, .warm_up = 1, .decay = o->ema};
     cz_status status;
     if (o->unsharded) {
         cz_optim_options local = CZ_OPTIM_OPTIONS_INIT;
         local.groups = groups;
         local.group_count = whole ? GROUPS : OF_BLOCKS;
+        local.average = o->ema > 0 ? &average : NULL;
         status = cz_optim_create(&t->optim, t->model, rule, hypers, &local);
     } else {
         cz_zero_options sharded = CZ_ZERO_OPTIONS_INIT;
         sharded.groups = groups;
         sharded.group_count = whole ? GROUPS : OF_BLOCKS;
+        sharded.average = o->ema > 0 ? &average : NULL;
         sharded.partition = o->partition;
         sharded.ddp = t->ddp;
         sharded.parts = t->parts;
@@ -236,10 +240,20 @@ static cz_status create_optimizer(trainer *t)
     return status;
 }
 
-cz_status trainer_set_learning_rate(trainer *t, double lr)
+cz_status trainer_set_rates(trainer *t, double lr)
 {
-    return t->zero ? cz_optim_set_hyper(cz_zero_local_optim(t->zero), CZ_ALL_GROUPS, "lr", lr)
-                   : cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr);
+    cz_optim *optim = t->zero ? cz_zero_local_optim(t->zero) : t->optim;
+    CZ_TRY(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", lr));
+    return t->options.ema > 0
+               ? cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "average_decay", t->options.ema)
+               : CZ_OK;
+}
+
+cz_status trainer_evaluate(trainer *t, bool evaluated)
+{
+    if (t->options.ema == 0 && !t->options.rule->evaluated)
+        return CZ_OK;
+    return t->zero ? cz_zero_evaluate(t->zero, evaluated) : cz_optim_evaluate(t->optim, evaluated);
 }
 
 static cz_step_options step_options(trainer *t)

@@ -440,6 +440,7 @@ CZERO_FRESH(cz_load_result)
 CZERO_FRESH(cz_mixed_precision)
 CZERO_FRESH(cz_model_info)
 CZERO_FRESH(cz_model_param)
+CZERO_FRESH(cz_moving_average)
 CZERO_FRESH(cz_operation_options)
 CZERO_FRESH(cz_optim_info)
 CZERO_FRESH(cz_optim_load_options)
@@ -1597,6 +1598,8 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
     {
         return detail::step_of(cz_optim_step, get(), &options, closure);
     }
+    /** What is evaluated in the place of what trains, or with false the other way. */
+    void evaluate(bool evaluated) { check(cz_optim_evaluate(get(), evaluated)); }
     void zero_grad(bool to_none = false) { check(cz_optim_zero_grad(get(), to_none)); }
     cz_optim_info get_info() const
     {
@@ -2000,6 +2003,8 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     }
     void set_weight(double weight) { check(cz_zero_set_weight(get(), weight)); }
     void wait_param(std::int64_t param) { check(cz_zero_wait_param(get(), param)); }
+    /** What is evaluated in the place of what trains, or with false the other way. */
+    void evaluate(bool evaluated) { check(cz_zero_evaluate(get(), evaluated)); }
     void zero_grad(bool to_none = false) { check(cz_zero_zero_grad(get(), to_none)); }
     void add_param_group(const param_group &group)
     {

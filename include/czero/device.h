@@ -113,8 +113,8 @@ typedef struct cz_device {
                            const void *values, uint64_t print[2]);
     /** Optional; 16-bit values are updated without a copy in f32, and have state in 16 bits, where
      *  it is there. to[i] = from[i] in a 16-bit type, rounded to one of the two values beside it by
-     *  chance, so that the mean is from[i], that of f16 below 2^-14 to 2^-38; what is a value of the
-     *  type stays. What convert() makes infinite becomes so, NaN stays NaN. Chance is a pure
+     *  chance, so that the mean is from[i], that of f16 below 2^-14 to 2^-38; what is a value of
+     *  the type stays. What convert() makes infinite becomes so, NaN stays NaN. Chance is a pure
      *  function of `key` and of the place `first` + i: the same bits as the CPU's, however elements
      *  are cut. No overlap. CZ_ERR_UNSUPPORTED: another type. */
     cz_status (*convert_stochastic)(void *queue, cz_dtype to_type, void *to, const float *from,
@@ -131,6 +131,11 @@ typedef struct cz_device {
      *  same arguments, whichever thread calls, others too at once. CZ_ERR_UNSUPPORTED: a type other
      *  than f32 and f64. */
     cz_status (*matmul)(void *queue, cz_dtype dtype, const cz_matmul *product);
+    /** Optional; optimizers keep moving averages of values where it is there. averages[i] +=
+     *  weight * (values[i] - averages[i]), `weight` rounded to the type, and each operation. No
+     *  overlap. CZ_ERR_UNSUPPORTED: another type than f32 and f64. */
+    cz_status (*average)(void *queue, cz_dtype dtype, double weight, int64_t count,
+                         const void *values, void *averages);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

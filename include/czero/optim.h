@@ -38,6 +38,42 @@ typedef enum cz_master {
     CZ_MASTER_NONE = 2     /**< nothing: the value is rounded by chance */
 } cz_master;
 
+/** @section average  Moving averages of values
+ *  An optimizer can keep an average of each value over its updates: PyTorch's AveragedModel, made
+ *  in the pass of the update while the new values are in a cache, and sharded as the state. It is
+ *  an element slot, "average", in f32 (f64 of f64 values), with the scalar "n_averaged", how many
+ *  values are in it: in dictionaries, checkpoints and fingerprints as the rule's. The first value
+ *  is copied; then average += weight * (value - average), where weight is 1 - decay, or for the
+ *  plain mean 1 / (n_averaged + 1). Of a 16-bit value with a master it is the average of that.
+ *
+ *  What is not updated is not averaged: steps that are skipped, parameters without a gradient. A
+ *  parameter that has no average stands for itself. When one is frozen, its average goes with the
+ *  next step, so that it does, too.
+ *
+ *  cz_optim_evaluate() and cz_zero_evaluate() bring averages into the place of the values, and
+ *  back. */
+
+typedef enum cz_moving_average_kind {
+    CZ_MOVING_AVERAGE_NONE = 0,
+    CZ_MOVING_AVERAGE_EMA = 1, /**< exponential */
+    CZ_MOVING_AVERAGE_MEAN = 2 /**< of all values with one weight: stochastic weight averaging */
+} cz_moving_average_kind;
+
+/** Of which values, and how. @see Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov
+ *  et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018. */
+typedef struct cz_moving_average {
+    size_t size; /**< set by CZ_MOVING_AVERAGE_INIT: an EMA with PyTorch's decay */
+    cz_moving_average_kind kind;
+    int32_t warm_up; /**< 1: an EMA's decay is at most (1 + n) / (10 + n), n being n_averaged */
+    /** Of an EMA, 0 to 1, with which groups begin: their hyper-parameter "average_decay", which can
+     *  be set and is saved as the rule's. */
+    double decay;
+    int64_t start; /**< so many updates of a parameter are not averaged */
+    int64_t every; /**< then every so many-th is, from start + every on; 0 is 1 */
+} cz_moving_average;
+#define CZ_MOVING_AVERAGE_INIT {sizeof(cz_moving_average), CZ_MOVING_AVERAGE_EMA, 0, 0.999, 0, 1}
+CZ_INIT_FUNCTION(cz_moving_average, CZ_MOVING_AVERAGE_INIT)
+
 /** Parameters that share hyper-parameters. */
 typedef struct cz_param_group {
     size_t size;           /**< set by CZ_PARAM_GROUP_INIT; the size of the
@@ -56,11 +92,13 @@ typedef struct cz_param_group {
     /** Where sharded, below which its parameters are not cut, as in cz_rule: the rule's granule and
      *  this are both kept, by their least common multiple. 0: the rule's alone. */
     int64_t granule;
+    /** Of values; NULL: what the optimizer's option says. Copied. */
+    const cz_moving_average *average;
 } cz_param_group;
 
 #define CZ_PARAM_GROUP_INIT                                                                        \
     {                                                                                              \
-        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL, 0             \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL, 0, NULL       \
     }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
@@ -154,14 +192,15 @@ typedef struct cz_optim_options {
      *  calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers
      *  before dlclose(). */
     int32_t threads;
-    int32_t reserved;     /**< 0 */
-    cz_master master;     /**< of groups that say nothing else */
-    cz_dtype state_dtype; /**< the same; 0: f32 (f64 where values are) */
-    uint64_t seed;        /**< of rounding by chance */
+    int32_t reserved;                 /**< 0 */
+    cz_master master;                 /**< of groups that say nothing else */
+    cz_dtype state_dtype;             /**< the same; 0: f32 (f64 where values are) */
+    uint64_t seed;                    /**< of rounding by chance */
+    const cz_moving_average *average; /**< of groups that say nothing else; NULL: none. Copied. */
 } cz_optim_options;
 #define CZ_OPTIM_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0                 \
+        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, NULL           \
     }
 CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
 
@@ -182,8 +221,9 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          That gradients share none with each other is checked by steps: inside the backward pass
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
  *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
- *          cannot, or that updates whole tensors as they are beside one with kernels, a rule table
- *          of another CZ_RULE_ABI.
+ *          cannot, or that updates whole tensors as they are beside one with kernels, an average on
+ *          a device that cannot or with a rule that has a slot of that name, a rule table of another
+ *          CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -195,8 +235,9 @@ CZ_API void cz_optim_destroy(cz_optim **optim);
 /** Append a parameter group of parameters that are in none yet; what it does not say it has from
  *  the values given at creation, or with a rule of its own from that rule's defaults. Local.
  *  @param group  copied
- *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation; CZ_ERR_STATE: it is part
- *          of a sharded optimizer; CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation, and an average where no
+ *          group had one then; CZ_ERR_STATE: it is part of a sharded optimizer, or see
+ *          cz_optim_evaluate(); CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
@@ -209,6 +250,21 @@ CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group 
  *          changed. */
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
+
+/** Bring what is to be evaluated into the place of the values, or with `evaluated` false the values
+ *  that train back, bit for bit: an average where a parameter has one (see above), else what the
+ *  rule says (the schedule-free rules: their mean x), else the value stays. Nothing is copied where
+ *  values are f32 or f64 and have an average, which then holds the value, nor where they have
+ *  masters; other values are put aside meanwhile. To be called again is allowed and does nothing.
+ *
+ *  As long as values are those to be evaluated, steps, dictionaries, saves and loads, fingerprints
+ *  and new groups or shards are CZ_ERR_STATE, but a file of the values alone can be written
+ *  (cz_checkpoint_export() with parameters_only); and gradients may be computed. To destroy the
+ *  optimizer leaves the values as they are. Local.
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_STATE: it is part of a sharded optimizer, no
+ *          group has an average and the rule has nothing to evaluate but values; CZ_ERR_MEMORY.
+ *          Nothing was changed. */
+CZ_API cz_status cz_optim_evaluate(cz_optim *optim, bool evaluated);
 
 /** Set the gradients of the groups' parameters to zero. Or, with `to_none`, say that they have
  *  none, as PyTorch's zero_grad(set_to_none=True): a step skips them until cz_model_set_gradient()
@@ -265,7 +321,7 @@ CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_grou
  *  and is contiguous here. Local; valid until the next step or change of hyper-parameters.
  *  @param slot   the rule's name of an element slot, e.g. "exp_avg", which is of the value's type
  *                if that is f64 or the rule needs whole tensors, else f32 or what state_dtype
- *                says; or "master_param", f32
+ *                says; or "master_param", f32; or "average", f32, or f64 of f64 values
  *  @param data   receives its address, NULL where the slot is absent (no gradient yet, or not here)
  *  @param count  receives how many elements follow
  *  @return CZ_ERR_ARGUMENT: no such parameter, element or slot. */
@@ -284,7 +340,8 @@ CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const cha
  *      rule          text: of groups that say no other
  *      state         by name of the parameter; those without state are left out:
  *          w1            step (integer); the rule's other slots by name: tensors of the parameter's
- *                        shape, reals; master_param: a tensor, where there is a master
+ *                        shape, reals; master_param: a tensor, where there is a master; average: a
+ *                        tensor, and n_averaged, a real, where some group has an average
  *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too,
  *                    rule: text, where it is another one than the optimizer's, and
  *                    params: the names of the members, in order
@@ -318,6 +375,8 @@ CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
  *  converted. Hyper-parameters that it does not list stay as they are. A master that is not in it
  *  is made from the value by the next step. One that is in it while the parameter has none here
  *  becomes the parameter's value: so a run goes on with and without masters, in f32 and in 16 bits.
+ *  An average that is not in it begins anew with the next update; one that is in it while the
+ *  parameter has none here is left out.
  *
  *  Local. @param dict  borrowed, left as it is
  *  @param options  NULL: afterwards a parameter that the dictionary has no state of has none

@@ -163,6 +163,10 @@ typedef struct cz_rule {
      *  with masters and all that kernels have (docs/precision.md). Without it each comes as it is,
      *  all of one type. */
     bool in_f32;
+    /** What is evaluated where that is not the value itself: value + weight (slot - value), with an
+     *  element slot, whose place among them `slot` receives. Returns the weight with these values;
+     *  not finite: there is none. For rules with kernels. See cz_zero_evaluate(). Optional. */
+    double (*evaluated)(const double *hypers, int *slot);
     /** Below which sharding does not cut a parameter: so many elements (the last ones of a
      *  parameter may be fewer), or one of the two above. 0: single elements. With update_tensor()
      *  it is CZ_GRANULE_WHOLE, whatever is here. */

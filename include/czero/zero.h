@@ -116,14 +116,15 @@ typedef struct cz_zero_options {
      *  the parts (CZ_ERR_STATE). With option ddp: those of the ddp, or NULL. Not with
      *  CZ_GRADIENTS_REDUCED. */
     cz_parts *parts;
-    cz_master master; /**< as in cz_optim_options, as are the next two */
+    cz_master master; /**< as in cz_optim_options, as are the next three */
     cz_dtype state_dtype;
     uint64_t seed;
+    const cz_moving_average *average;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0       \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, NULL \
     }
 CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 
@@ -214,6 +215,14 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *          Where the group breaks parameters are undefined. */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
+
+/** As cz_optim_evaluate(), on all ranks: each owner changes its spans, and all ranks get them. What
+ *  is put aside are spans, too, so no rank has a second copy of the model.
+ *
+ *  Collective; between passes.
+ *  @return CZ_OK. CZ_ERR_MISMATCH (ranks differ in `evaluated`), CZ_ERR_STATE (as that; a pass is
+ *          under way), CZ_ERR_MEMORY. Where the group breaks values are undefined. */
+CZ_API cz_status cz_zero_evaluate(cz_zero *zero, bool evaluated);
 
 /** What this rank's gradients count for in the mean that steps make, from the next one on: the mean
  *  is the sum of weight times gradient over the sum of weights. With the number of examples of each

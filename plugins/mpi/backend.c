@@ -124,7 +124,7 @@ static void finish(cz__endpoint *of, cz_transfer *transfer, bool whole)
         release_held(of);
 }
 
-static cz_status lost(const cz__endpoint *of, int rank)
+static cz_status fail_lost(const cz__endpoint *of, int rank)
 {
     const char *why = of->peers[rank].why;
     return cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", of->peers[rank].address,
@@ -143,13 +143,13 @@ static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)
         return CZ_OK;
     if (state == CZ__PARCEL_FAILED)
         return cz_fail(CZ_ERR_PEER, "%s", parcel->why);
-    return state == CZ__PARCEL_LOST ? lost(of, transfer->peer) : cz__mpi_check_end();
+    return state == CZ__PARCEL_LOST ? fail_lost(of, transfer->peer) : cz__mpi_check_end();
 }
 
 static cz_status present(void *endpoint, int rank)
 {
     const cz__endpoint *of = endpoint;
-    return atomic_load(&of->peers[rank].gone) ? lost(of, rank) : cz__mpi_check_end();
+    return atomic_load(&of->peers[rank].gone) ? fail_lost(of, rank) : cz__mpi_check_end();
 }
 
 static void unhold(cz__parcel *parcel)

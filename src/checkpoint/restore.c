@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements from the files to where they belong: each rank reads what it owns here, then everybody
  * gets the values (and, with an unsharded optimizer, its state). */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/fingerprint.h"
@@ -32,7 +33,7 @@ static cz_status read_span(cz__loading *l, int64_t place, int64_t begin, int64_t
         CZ_TRY(read(l, place, NULL, begin, end));
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
         const char *slot = cz_state_dict_key(entry, i);
-        if (cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT)
+        if (cz__restore_takes(l, place, entry, slot))
             CZ_TRY(read(l, place, slot, begin, end));
     }
     return CZ_OK;
@@ -112,6 +113,32 @@ static cz_status find_masters(cz__loading *l)
     return CZ_OK;
 }
 
+/* Averages that are there and not here, or the other way. */
+static cz_status note_averages(cz__loading *l)
+{
+    int64_t left_out = 0, begun = 0;
+    for (int64_t p = 0; p < l->here.param_count; p++) {
+        const cz_state_dict *entry = cz__restore_entry(l, p);
+        if (!entry || l->comparison.from[p] < 0)
+            continue;
+        const bool there = cz_state_dict_kind(entry, CZ__AVERAGE) == CZ_STATE_TEXT;
+        const bool here = cz__optim_averages(l->checkpoint->optim, p);
+        left_out += there && !here;
+        begun += here && !there;
+    }
+    if (left_out > 0)
+        cz__text_print(&l->checkpoint->notes,
+                       "averages of %" PRId64 " parameters are left out: the optimizer here was "
+                       "made without option average\n",
+                       left_out);
+    if (begun > 0)
+        cz__text_print(&l->checkpoint->notes,
+                       "averages of %" PRId64 " parameters are not in the file, and begin anew\n",
+                       begun);
+    return l->checkpoint->notes.failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for notes")
+                                       : CZ_OK;
+}
+
 cz_status cz__restore_prepare(cz__loading *l)
 {
     cz_checkpoint *c = l->checkpoint;
@@ -126,6 +153,8 @@ cz_status cz__restore_prepare(cz__loading *l)
         CZ_TRY(cz__load_create(&l->state, c->optim,
                                l->adapted ? l->adapted : l->input.index.optimizer, CZ_MISSING_NONE,
                                true));
+    if (l->comparison.state)
+        CZ_TRY(note_averages(l));
     return l->placement.views ? cz__windows_reach(l) : read_own(l, reach);
 }
 
@@ -211,7 +240,7 @@ static cz_status spread_slot(cz__loading *l, spreading *s, int e, cz_dtype dtype
     for (int64_t i = 0; i < l->here.param_count; i++) {
         const char *slot = cz__optim_element_slot(l->checkpoint->optim, i, e).name;
         s->include[i] = slot && l->comparison.from[i] >= 0 &&
-                        cz_state_dict_kind(cz__restore_entry(l, i), slot) == CZ_STATE_TEXT &&
+                        cz__restore_takes(l, i, cz__restore_entry(l, i), slot) &&
                         cz__optim_slot_dtype(l->checkpoint->optim, i, e) == dtype &&
                         cz__contents_address(l->checkpoint, i, slot, 0);
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, slot, 0) : NULL;

@@ -17,6 +17,7 @@
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
 #include "group/collective.h"
+#include "io/folder.h"
 #include "io/stream.h"
 
 /* ---- as all ranks see them ---- */
@@ -162,7 +163,7 @@ static cz_status choose_world_size(const cz__survey *s, int i, int folder, const
 }
 
 /* What cannot be read is an error and not empty: a save takes away what is not complete. */
-static cz_status look(cz__survey *s, int i, int64_t *world_size, bool *indexed)
+static cz_status look_into(cz__survey *s, int i, int64_t *world_size, bool *indexed)
 {
     char name[64];
     cz__generation_name(name, s->list[i].number, s->list[i].step);
@@ -287,7 +288,7 @@ static cz_status complete(cz__survey *s)
     s->mark_count = 0;
     for (int i = 0; i < s->count; i++) {
         bool indexed = false;
-        status = look(s, i, &facts[2 * i], &indexed);
+        status = look_into(s, i, &facts[2 * i], &indexed);
         facts[2 * i + 1] = indexed;
         if (status)
             break;
@@ -469,6 +470,9 @@ static int length(const cz__text *lines)
 
 static cz_status none_found(const cz__found *f, const char *folder, const cz__text *notes)
 {
+    const char *unread = f->seen == 0 ? cz__folder_unread(folder) : NULL;
+    if (unread)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: %s", folder, unread);
     if (f->seen == 0 && notes->count > 0)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%.*s", folder,
                         length(notes), cz__text_get(notes));

@@ -177,7 +177,7 @@ static cz__rendezvous **list_of(cz__rendezvous_set *set, uint64_t tag)
     return &set->lists[tag * UINT64_C(0x9e3779b97f4a7c15) >> 58 & (LISTS - 1)];
 }
 
-static cz__rendezvous *find(cz__rendezvous_set *set, uint64_t tag)
+static cz__rendezvous *find_tag(cz__rendezvous_set *set, uint64_t tag)
 {
     cz__rendezvous *rendezvous = *list_of(set, tag);
     while (rendezvous && rendezvous->tag != tag)
@@ -186,7 +186,7 @@ static cz__rendezvous *find(cz__rendezvous_set *set, uint64_t tag)
 }
 
 /* NULL: there is no memory. */
-static cz__rendezvous *begin(cz__rendezvous_set *set, uint64_t tag)
+static cz__rendezvous *begin_tag(cz__rendezvous_set *set, uint64_t tag)
 {
     cz__rendezvous *rendezvous = pop(&set->stock);
     if (!rendezvous)
@@ -197,7 +197,7 @@ static cz__rendezvous *begin(cz__rendezvous_set *set, uint64_t tag)
     return rendezvous;
 }
 
-static void end(cz__rendezvous_set *set, cz__rendezvous *rendezvous)
+static void end_tag(cz__rendezvous_set *set, cz__rendezvous *rendezvous)
 {
     cz__rendezvous **link = list_of(set, rendezvous->tag);
     while (*link != rendezvous)
@@ -206,12 +206,12 @@ static void end(cz__rendezvous_set *set, cz__rendezvous *rendezvous)
     push(&set->stock, rendezvous);
 }
 
-static cz__rendezvous *find_or_begin(cz__rendezvous_set *set, uint64_t tag)
+static cz__rendezvous *find_or_begin_tag(cz__rendezvous_set *set, uint64_t tag)
 {
     pthread_mutex_lock(&set->lock);
-    cz__rendezvous *rendezvous = find(set, tag);
+    cz__rendezvous *rendezvous = find_tag(set, tag);
     if (!rendezvous)
-        rendezvous = begin(set, tag);
+        rendezvous = begin_tag(set, tag);
     pthread_mutex_unlock(&set->lock);
     return rendezvous;
 }
@@ -375,7 +375,7 @@ cz_status cz__rendezvous_come(cz_work *work)
         if (!rendezvous)
             return CZ_OK;
     } else {
-        rendezvous = find_or_begin(set, tag);
+        rendezvous = find_or_begin_tag(set, tag);
         if (!rendezvous)
             return cz__fail(CZ_ERR_MEMORY, "rank %d: meetings that were called off took the memory",
                             work->group->rank);
@@ -402,7 +402,7 @@ void cz__rendezvous_part(cz_work *work)
     if (atomic_fetch_add(&rendezvous->gone, 1) + 1 < work->group->size)
         return; /* the rendezvous may be another one's by now */
     pthread_mutex_lock(&set->lock);
-    end(set, rendezvous);
+    end_tag(set, rendezvous);
     pthread_mutex_unlock(&set->lock);
 }
 

@@ -40,7 +40,7 @@ static cz__lane_flags *mine(const cz_work *work)
     return cz__window_flags(work, work->group->rank);
 }
 
-static void set(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
+static void raise_flag(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
 {
     atomic_store_explicit(flag, cz__run_of(work)->use << 32 | rounds, memory_order_release);
 }
@@ -332,7 +332,7 @@ static cz_status open_round(cz_work *work, bool *moved)
     CZ_TRY(open_streams(work, &any));
     run->all_published = !any;
     if (any)
-        set(work, &mine(work)->published, ++run->published);
+        raise_flag(work, &mine(work)->published, ++run->published);
     return CZ_OK;
 }
 
@@ -424,7 +424,7 @@ static cz_status reduce(cz_work *work, bool *moved)
     *moved = true;
     if (next_chunk(work, &work->operation.target, &run->result, &target))
         CZ_TRY(reduce_own(work, &target));
-    set(work, &mine(work)->reduced, ++run->reduced);
+    raise_flag(work, &mine(work)->reduced, ++run->reduced);
     return CZ_OK;
 }
 
@@ -447,7 +447,7 @@ static cz_status land(cz_work *work, bool *moved)
         if (bytes > 0)
             count_handed_over(work, bytes);
     }
-    set(work, &mine(work)->landed, ++run->landed);
+    raise_flag(work, &mine(work)->landed, ++run->landed);
     return CZ_OK;
 }
 
@@ -460,7 +460,7 @@ static void cut_copies(cz_work *work)
                                    &run->peers[r].received);
     run->all_copied = !run->copying;
     if (run->all_copied)
-        set(work, &mine(work)->copied, END);
+        raise_flag(work, &mine(work)->copied, END);
 }
 
 static const char *given_by(const cz_work *work, int r)
@@ -524,7 +524,7 @@ static cz_status copy_round(cz_work *work, bool *moved)
     *moved = true;
     CZ_TRY(keep_own(work));
     run->copying = false;
-    set(work, &mine(work)->copied, ++run->copied);
+    raise_flag(work, &mine(work)->copied, ++run->copied);
     return CZ_OK;
 }
 
@@ -604,10 +604,10 @@ static void leave_lane(cz_work *work)
 static void finish(cz_work *work)
 {
     cz__lane_flags *flags = mine(work);
-    set(work, &flags->published, END);
-    set(work, &flags->reduced, END);
-    set(work, &flags->copied, END);
-    set(work, &flags->landed, END);
+    raise_flag(work, &flags->published, END);
+    raise_flag(work, &flags->reduced, END);
+    raise_flag(work, &flags->copied, END);
+    raise_flag(work, &flags->landed, END);
     leave_lane(work);
     cz__window_note(work);
 }

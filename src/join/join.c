@@ -351,7 +351,7 @@ static cz_status give_up(cz_join *join, cz_status body)
     return exchange(join, (word){WORD_FAILED, 0}, body, why);
 }
 
-static cz_status end(cz_join *join, cz_status body)
+static cz_status end_join(cz_join *join, cz_status body)
 {
     if (join->options.disabled)
         return body;
@@ -369,7 +369,7 @@ cz_status cz_join_end(cz_join **join, cz_status body)
     CZ__UNCANCELLED;
     if (!join || !*join) /* what began it has failed: the sentence is that one's */
         return body != CZ_OK ? body : cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
-    const cz_status status = end(*join, body);
+    const cz_status status = end_join(*join, body);
     const cz__sentence own = cz__sentence_hold();
     destroy(*join);
     cz__sentence_resume(own);

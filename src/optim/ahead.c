@@ -23,7 +23,7 @@
 #include "optim/undo.h"
 
 /* Elements that a thread takes at a time, and that go through a cache together. */
-enum { BLOCK = 1 << 16, TILE = 1 << 12 };
+enum { BLOCK = 1 << 16, TILE = 1 << 14 };
 
 /* What is done to a block, in this order. */
 enum { KEEP = 1, RESTORE = 2, SQUARE = 4, SCALE = 8, UPDATE = 16 };
@@ -38,9 +38,10 @@ typedef enum stage {
 /* A parameter in a step. */
 typedef struct entry {
     void *gradient;
-    int64_t left; /* elements that are not done in this round */
-    unsigned actions;
-    bool updated; /* on trust */
+    int64_t left;    /* elements that are not done in this round */
+    int64_t trusted; /* those before this one were updated on trust; 1: an empty parameter was */
+    bool begun;      /* its step count says so, and it is prepared */
+    bool keeps;      /* there is room to undo that */
     cz__prepared prepared;
 } entry;
 
@@ -62,9 +63,11 @@ struct cz__ahead {
     pthread_cond_t work, idle;
     pthread_t thread;
     bool has_thread, stop, busy;
-    bool leaving; /* a part has found nothing to do: the others leave, too, and all begin again */
-    bool open;    /* a step has begun and not ended */
-    stage phase;
+    bool leaving;   /* a part has found nothing to do: the others leave, too, and all begin again */
+    bool has_guest; /* who waits does a part */
+    uint64_t claimed; /* bit p: somebody does part p */
+    bool open;        /* a step has begun and not ended */
+    stage stage;
     double factor;                           /* that gradients are multiplied by, while MAKING */
     int64_t arrived, next, element, pending; /* of the queue; the next block; elements not begun */
 };
@@ -73,6 +76,7 @@ struct cz__ahead {
 
 typedef struct block {
     int64_t param, first, count;
+    unsigned actions;
 } block;
 
 static int64_t elements_of(const cz__ahead *a, int64_t param)
@@ -86,64 +90,71 @@ static bool takes_part(const cz_optim *optim, int64_t param)
     return cz__optim_holds(optim, param) && optim->tables.trainable[param];
 }
 
-/* A parameter's turn has come: what is to be done with it. */
-static unsigned choose_actions(cz__ahead *a, int64_t param)
+/* From this element on. */
+static unsigned choose_actions(const cz__ahead *a, int64_t param, int64_t first)
 {
     const entry *e = &a->entries[param];
     const bool is_plain = cz__optim_given_dtype(a->optim, param) == a->optim->dtype;
     const unsigned scale = a->factor != 1 && is_plain ? SCALE : 0;
+    const bool is_done = first < e->trusted;
     if (!takes_part(a->optim, param))
         return 0;
-    switch (a->phase) {
+    switch (a->stage) {
     case UNDOING:
-        return e->updated ? RESTORE : 0;
+        return is_done ? RESTORE : 0;
     case MAKING:
-        if (e->updated)
+        if (is_done)
             return a->factor != 1 ? RESTORE | scale | UPDATE : 0;
         return scale | UPDATE;
     case ARRIVING:
-        if (a->undo && a->trusts && cz__undo_keep_param(a->undo, param))
+        if (e->keeps)
             return KEEP | SQUARE | UPDATE;
-        return a->undo ? SQUARE : UPDATE;
+        break;
     case ENDING:
         break;
     }
     return a->undo ? SQUARE : UPDATE;
 }
 
-/* With the lock. */
+/* With the lock: a parameter's turn has come. */
 static void open_param(cz__ahead *a, int64_t param)
 {
     cz_optim *optim = a->optim;
     entry *e = &a->entries[param];
-    e->actions = choose_actions(a, param);
     e->left = elements_of(a, param);
-    if (e->actions & RESTORE)
+    if (a->stage == ARRIVING && a->undo && a->trusts && takes_part(optim, param))
+        e->keeps = cz__undo_keep_param(a->undo, param);
+    const unsigned actions = choose_actions(a, param, 0);
+    if (e->begun && (a->is_whole || a->stage == UNDOING) && actions & RESTORE) {
         cz__undo_restore_param(a->undo, param);
-    e->updated = (e->actions & KEEP) != 0;
-    if (!(e->actions & UPDATE))
+        e->begun = false;
+    }
+    if (e->begun || !(actions & UPDATE))
         return;
-    optim->stepped = true;
+    e->begun = optim->stepped = true;
     if (a->is_whole)
         return;
     cz__optim_begin_param(optim, param, &e->prepared);
     optim->steps[param]++;
 }
 
-/* With the lock. False: there is none. */
+/* With the lock. False: there is none. What is done to a block is done to all of it. */
 static bool take_block(cz__ahead *a, block *b)
 {
     if (a->next == a->arrived || a->stop)
         return false;
-    const int64_t param = a->queue[a->next], elements = elements_of(a, param);
-    if (a->element == 0)
+    const int64_t param = a->queue[a->next], first = a->element;
+    const int64_t left = elements_of(a, param) - first;
+    entry *e = &a->entries[param];
+    if (first == 0)
         open_param(a, param);
-    const bool whole = a->is_whole || a->entries[param].actions == 0;
-    const int64_t left = elements - a->element;
-    *b = (block){param, a->element, whole || left < BLOCK ? left : BLOCK};
+    *b = (block){param, first, a->is_whole || left < BLOCK ? left : BLOCK,
+                 choose_actions(a, param, first)};
+    if (b->actions & KEEP)
+        e->trusted = first + (b->count > 0 ? b->count : 1);
     a->element += b->count;
     a->pending -= b->count;
-    if (a->element == elements) {
+    if (b->count == left) {
         a->next++;
         a->element = 0;
     }
@@ -164,31 +175,32 @@ static void update_tile(const cz__ahead *a, const block *b, int part)
 static void do_tile(cz__ahead *a, const block *b, int part)
 {
     const cz_optim *optim = a->optim;
-    const entry *e = &a->entries[b->param];
     const cz_device *device = optim->device;
     const cz_dtype dtype = cz__optim_given_dtype(optim, b->param);
-    char *gradient = (char *)e->gradient + (size_t)b->first * cz_dtype_size(dtype);
-    if (e->actions & KEEP)
+    char *gradient =
+        (char *)a->entries[b->param].gradient + (size_t)b->first * cz_dtype_size(dtype);
+    if (b->actions & KEEP)
         cz__undo_keep(a->undo, b->param, b->first, b->count);
-    if (e->actions & RESTORE)
+    if (b->actions & RESTORE)
         cz__undo_restore(a->undo, b->param, b->first, b->count);
-    if (e->actions & SQUARE)
+    if (b->actions & SQUARE)
         (void)device->add_squares(NULL, dtype, b->count, gradient, &a->squares[part]);
-    if (e->actions & SCALE)
+    if (b->actions & SCALE)
         (void)device->scale(NULL, dtype, a->factor, b->count, gradient);
-    if (e->actions & UPDATE && !a->is_whole)
+    if (b->actions & UPDATE && !a->is_whole)
         update_tile(a, b, part);
 }
 
 static void do_block(cz__ahead *a, const block *b, int part)
 {
-    const entry *e = &a->entries[b->param];
-    for (int64_t done = 0; e->actions && done < b->count; done += TILE) {
+    const int64_t tile = b->actions == UPDATE ? BLOCK : TILE; /* one pass makes its own tiles */
+    for (int64_t done = 0; b->actions && done < b->count; done += tile) {
         const int64_t left = b->count - done;
-        do_tile(a, &(block){b->param, b->first + done, left < TILE ? left : TILE}, part);
+        do_tile(a, &(block){b->param, b->first + done, left < tile ? left : tile, b->actions},
+                part);
     }
-    if (e->actions & UPDATE && a->is_whole)
-        cz__optim_step_param(a->optim, b->param, e->gradient);
+    if (b->actions & UPDATE && a->is_whole)
+        cz__optim_step_param(a->optim, b->param, a->entries[b->param].gradient);
 }
 
 /* With the lock, which is let go while the program is told. */
@@ -196,7 +208,7 @@ static void end_block(cz__ahead *a, const block *b)
 {
     entry *e = &a->entries[b->param];
     e->left -= b->count;
-    if (e->left > 0 || !a->options.released || (a->undo && a->phase < MAKING))
+    if (e->left > 0 || !a->options.released || (a->undo && a->stage < MAKING))
         return;
     pthread_mutex_unlock(&a->lock);
     a->options.released(b->param, e->gradient, a->options.context);
@@ -218,13 +230,22 @@ static bool do_next(cz__ahead *a, int part)
     return true;
 }
 
+/* With the lock, by who comes first: a kernel thread, or whoever waits for the end of the step. */
+static void do_claimed(cz__ahead *a, int part)
+{
+    if (a->leaving || a->claimed >> part & 1u)
+        return;
+    a->claimed |= (uint64_t)1 << part;
+    while (!a->leaving && do_next(a, part))
+        ;
+    a->leaving = true;
+}
+
 static void do_part(void *context, int part)
 {
     cz__ahead *a = context;
     pthread_mutex_lock(&a->lock);
-    while (!a->leaving && do_next(a, part))
-        ;
-    a->leaving = true;
+    do_claimed(a, part);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -238,19 +259,32 @@ static void work(cz__ahead *a)
             continue;
         }
         a->leaving = false;
+        a->claimed = 0;
         pthread_mutex_unlock(&a->lock);
         cz__kernel_threads_run(a->optim->kernel_threads, do_part, a);
         pthread_mutex_lock(&a->lock);
+        a->leaving = true;
+        while (a->has_guest)
+            pthread_cond_wait(&a->idle, &a->lock);
     }
     a->busy = false;
     pthread_cond_broadcast(&a->idle);
 }
 
-/* With the lock: until nothing is left to do. */
+/* With the lock: until nothing is left to do. Who waits is on a core that is awake, and does the
+ * last part unless its thread has begun. */
 static void await_idle(cz__ahead *a)
 {
-    while (a->busy || (a->has_thread && a->next < a->arrived))
-        pthread_cond_wait(&a->idle, &a->lock);
+    while (a->busy || (a->has_thread && a->next < a->arrived)) {
+        if (!a->leaving && !(a->claimed >> (a->parts - 1) & 1u)) {
+            a->has_guest = true;
+            do_claimed(a, a->parts - 1);
+            a->has_guest = false;
+            pthread_cond_broadcast(&a->idle);
+        } else {
+            pthread_cond_wait(&a->idle, &a->lock);
+        }
+    }
 }
 
 static void *thread_main(void *context)
@@ -285,7 +319,8 @@ static cz_status build(cz__ahead *a)
 {
     const cz_optim *optim = a->optim;
     const size_t params = (size_t)optim->param_count;
-    a->is_whole = optim->rule->update_tensor || optim->rule->sum_count > 0;
+    a->is_whole = cz__optim_any_rule(optim, CZ__NEEDS_WHOLE_TENSORS) ||
+                  cz__optim_any_rule(optim, CZ__HAS_PARTIAL_SUMS);
     a->parts = !a->is_whole && cz__optim_works_in_parts(optim) ? cz__optim_parts(optim) : 1;
     a->entries = cz__calloc(params, sizeof *a->entries);
     a->queue = cz__calloc(params, sizeof *a->queue);
@@ -311,7 +346,7 @@ cz_status cz__ahead_create(cz__ahead **out, cz_optim *optim, const cz_in_backwar
         return cz__fail(CZ_ERR_MEMORY, "in backward: no memory for a queue");
     a->optim = optim;
     a->options = *options;
-    a->trusts = true;
+    a->trusts = a->leaving = true;
     a->factor = 1;
     a->process = cz__process();
     cz__lock_create(&a->lock);
@@ -367,9 +402,9 @@ void cz__ahead_destroy(cz__ahead **out)
 /* ---- a step ---- */
 
 /* With the lock, while nothing is going on: from the first parameter on again. */
-static void go_through(cz__ahead *a, stage phase, double factor)
+static void go_through(cz__ahead *a, stage next, double factor)
 {
-    a->phase = phase;
+    a->stage = next;
     a->factor = a->optim->factor = factor;
     a->next = a->element = a->pending = 0;
     for (int64_t k = 0; k < a->arrived; k++)
@@ -396,7 +431,7 @@ cz_status cz__ahead_settle(cz__ahead *a)
     CZ_TRY(check_process(a, "begin"));
     pthread_mutex_lock(&a->lock);
     if (a->open)
-        a->phase = ENDING;
+        a->stage = ENDING;
     await_idle(a);
     if (a->open && a->undo)
         take_back(a);
@@ -411,12 +446,14 @@ cz_status cz__ahead_begin(cz__ahead *a)
         CZ_TRY(cz__undo_begin(a->undo));
     pthread_mutex_lock(&a->lock);
     a->open = true;
-    a->phase = ARRIVING;
+    a->stage = ARRIVING;
     a->factor = 1;
     a->pending = 0;
     memset(a->squares, 0, (size_t)a->parts * sizeof *a->squares);
-    for (int64_t p = 0; p < a->optim->param_count; p++)
-        a->entries[p].updated = false;
+    for (int64_t p = 0; p < a->optim->param_count; p++) {
+        a->entries[p].trusted = 0;
+        a->entries[p].begun = a->entries[p].keeps = false;
+    }
     pthread_mutex_unlock(&a->lock);
     return CZ_OK;
 }
@@ -498,7 +535,7 @@ cz_status cz__ahead_end(cz__ahead *a, const cz_step_options *options, cz_status 
     if (mine != CZ_OK && !a->undo && !a->options.group)
         return mine;
     pthread_mutex_lock(&a->lock);
-    a->phase = a->open ? ENDING : a->phase;
+    a->stage = a->open ? ENDING : a->stage;
     await_idle(a);
     pthread_mutex_unlock(&a->lock); /* nobody else has work, and collectives take their time */
     const cz_status status = judge(a, options, mine, &factor, outcome);

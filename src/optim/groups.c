@@ -14,6 +14,8 @@
 #include "optim/object.h"
 #include "optim/optim.h"
 
+static const char *const average_words[] = {"none", "ema", "mean", NULL};
+
 static cz_status add_param(cz_optim *optim, int64_t k, int64_t place, int64_t param)
 {
     if (param < 0 || param >= optim->param_count)
@@ -76,6 +78,46 @@ static cz_status fill_hypers(const cz_optim *optim, cz__optim_group *group, cons
     return cz__rule_check(rule, group->hypers);
 }
 
+const cz__option_table cz__moving_average_options = CZ__OPTION_TABLE(
+    cz_moving_average,
+    CZ__OPTION(cz_moving_average, kind, CZ__COMPARED_APART, CZ__WORDS(average_words)),
+    CZ__OPTION(cz_moving_average, warm_up, CZ__COMPARED_APART, CZ__FLAG),
+    CZ__OPTION(cz_moving_average, decay, CZ__COMPARED_APART, CZ__BETWEEN(0, 1)),
+    CZ__OPTION(cz_moving_average, start, CZ__COMPARED_APART, CZ__FROM(0)),
+    CZ__OPTION(cz_moving_average, every, CZ__COMPARED_APART, CZ__FROM(0), CZ__ZERO_IS(1)));
+
+cz_status cz__optim_read_average(cz_moving_average *ours, const cz_moving_average *theirs)
+{
+    return cz__options_read(ours, &cz__moving_average_options, theirs, "optim: average");
+}
+
+/* Its decay is a value that can be set while training, as the rule's. */
+static cz_status fill_average(cz_optim *optim, int64_t k, const cz_param_group *theirs)
+{
+    cz__optim_group *group = &optim->groups[k];
+    group->average = optim->average;
+    if (theirs->average)
+        CZ_TRY(cz__optim_read_average(&group->average, theirs->average));
+    if (group->average.kind && !optim->has_averages)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter group %" PRId64
+                        " wants averages, and no group had them when the optimizer was made",
+                        k);
+    if (group->average.kind != CZ_MOVING_AVERAGE_EMA)
+        return CZ_OK;
+    if (cz__rule_has_hyper(group->rule, CZ__AVERAGE_DECAY))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: rule %s has a hyper-parameter '%s', which is the name of that of "
+                        "averages",
+                        group->rule->name, CZ__AVERAGE_DECAY);
+    group->extras = cz__calloc(1, sizeof *group->extras);
+    if (!group->extras)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for hyper-parameter '%s'",
+                        CZ__AVERAGE_DECAY);
+    return cz__extra_set(group->extras, &group->extra_count, CZ__AVERAGE_DECAY,
+                         group->average.decay);
+}
+
 static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *theirs)
 {
     CZ_TRY(choose_rule(optim, k, theirs->rule));
@@ -94,6 +136,7 @@ static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *th
     if (!theirs->state_dtype && (!as_it_is || group->rule == optim->rule))
         group->state_dtype = optim->state_dtype;
     group->granule = theirs->granule;
+    CZ_TRY(fill_average(optim, k, theirs));
     CZ_TRY(fill_hypers(optim, group, theirs->hypers));
     CZ_TRY(cz__optim_take_rule(optim, group));
     group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group, group->hypers);
@@ -141,7 +184,8 @@ const cz__option_table cz__param_group_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_param_group, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_param_group, state_dtype, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_param_group, rule, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_param_group, granule, CZ__COMPARED_APART, CZ__FROM(CZ_GRANULE_WHOLE)));
+    CZ__OPTION(cz_param_group, granule, CZ__COMPARED_APART, CZ__FROM(CZ_GRANULE_WHOLE)),
+    CZ__OPTION(cz_param_group, average, CZ__COMPARED_APART, CZ__ANY));
 
 bool cz__param_group_has_state(const cz_param_group *theirs)
 {
@@ -262,8 +306,9 @@ void cz__optim_groups_changed(cz_optim *optim)
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
     const cz__optim_group *group = &optim->groups[param_group];
-    const int64_t types[] = {group->has_masters, group->state_dtype, (int64_t)optim->seed,
-                             group->granule};
+    const int64_t types[] = {group->has_masters,   group->state_dtype,  (int64_t)optim->seed,
+                             group->granule,       group->average.kind, group->average.warm_up,
+                             group->average.start, group->average.every};
     const uint64_t print = cz__fingerprint(before, types, sizeof types);
     return cz__fingerprint(print, group->rule->name, strlen(group->rule->name));
 }
@@ -370,7 +415,8 @@ unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *grou
                               const double *hypers)
 {
     const unsigned master = group->has_masters ? cz__optim_master_bit(optim) : 0;
-    return cz__rule_element_slots(group->rule, hypers) | master;
+    const unsigned average = group->average.kind ? cz__optim_average_bit(optim) : 0;
+    return cz__rule_element_slots(group->rule, hypers) | master | average;
 }
 
 static cz_status check_call(const cz_optim *optim, int64_t param_group, const char *name)
@@ -429,8 +475,7 @@ static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const c
     return more ? cz__optim_reserve(optim, &optim->shard) : CZ_OK;
 }
 
-/* The group's added value of that name, NULL if there is none. */
-static cz__extra *find_extra(const cz__optim_group *group, const char *name)
+cz__extra *cz__optim_find_extra(const cz__optim_group *group, const char *name)
 {
     for (int i = 0; i < group->extra_count; i++)
         if (strcmp(group->extras[i].name, name) == 0)
@@ -455,21 +500,24 @@ static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const
     return status;
 }
 
-static cz_status check_finite(const char *name, double value)
+static cz_status check_extra(const char *name, double value)
 {
-    return isfinite(value) ? CZ_OK
-                           : cz__fail(CZ_ERR_ARGUMENT,
-                                      "optim: %s is %g, allowed is a finite number", name, value);
+    if (!isfinite(value))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is a finite number", name,
+                        value);
+    if (strcmp(name, CZ__AVERAGE_DECAY) == 0 && (value < 0 || value > 1))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is 0 to 1", name, value);
+    return CZ_OK;
 }
 
 /* Every group has it: set all. */
 static cz_status set_extra(cz_optim *optim, int64_t first, int64_t last, const char *name,
                            double value)
 {
-    CZ_TRY(check_finite(name, value));
+    CZ_TRY(check_extra(name, value));
     cz__optim_groups_changed(optim);
     for (int64_t k = first; k <= last; k++)
-        find_extra(&optim->groups[k], name)->value = value;
+        cz__optim_find_extra(&optim->groups[k], name)->value = value;
     return CZ_OK;
 }
 
@@ -482,7 +530,7 @@ cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *n
     const int64_t last = all ? optim->group_count - 1 : param_group;
     bool added = true;
     for (int64_t k = first; k <= last; k++)
-        added = added && find_extra(&optim->groups[k], name);
+        added = added && cz__optim_find_extra(&optim->groups[k], name);
     return added ? set_extra(optim, first, last, name, value)
                  : set_of_rule(optim, first, last, name, value);
 }
@@ -502,7 +550,7 @@ cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const c
         *value = optim->defaults[place];
         return CZ_OK;
     }
-    const cz__extra *extra = find_extra(&optim->groups[param_group], name);
+    const cz__extra *extra = cz__optim_find_extra(&optim->groups[param_group], name);
     if (extra) {
         *value = extra->value;
         return CZ_OK;
@@ -526,7 +574,7 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
     if (strcmp(name, "params") == 0)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: 'params' is no name for a hyper-parameter: it is "
                                          "that of a group's members in a state dictionary");
-    CZ_TRY(check_finite(name, value));
+    CZ_TRY(check_extra(name, value));
     int place = 0;
     while (place < *count && strcmp(extras[place].name, name) != 0)
         place++;
@@ -623,6 +671,22 @@ static void describe_cost(cz__description *d, const cz_optim *optim, int64_t par
                      CZ__FIELD_REAL, &cost, sizeof cost);
 }
 
+/* The decay is among the hyper-parameters. */
+static void describe_average(cz__description *d, const cz_moving_average *average, int64_t g)
+{
+    const struct {
+        const char *what;
+        int64_t value;
+    } numbers[] = {{"average.warm_up", average->warm_up},
+                   {"average.start", average->start},
+                   {"average.every", average->every}};
+    cz__describe_word(d, &(cz__subject){"average", "parameter group", g, NULL, "is"}, average_words,
+                      average->kind);
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        cz__describe_number(d, &(cz__subject){numbers[k].what, "parameter group", g, NULL, "is"},
+                            CZ__FIELD_NUMBER, numbers[k].value);
+}
+
 void cz__describe_members(cz__description *d, const cz_optim *optim)
 {
     static const char *const masters[] = {"none", "copies", NULL};
@@ -641,6 +705,7 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
                             CZ__FIELD_DTYPE, optim->groups[g].state_dtype);
         cz__describe_number(d, &(cz__subject){"granule", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, optim->groups[g].granule);
+        describe_average(d, &optim->groups[g].average, g);
         int64_t count = 0;
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},

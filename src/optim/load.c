@@ -313,11 +313,17 @@ static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *
         return load_value_from_master(load, param, entry);
     const int slot = cz__optim_find_slot(optim, param, key);
     if (slot >= 0)
-        return load_tensor(load, param, entry, slot);
-    for (int k = 0; k < cz__optim_use_of(optim, param)->scalar_count; k++)
-        if (strcmp(cz__optim_scalar_slot(optim, param, k).name, key) == 0)
+        return slot != optim->average_slot || cz__optim_averages(optim, param)
+                   ? load_tensor(load, param, entry, slot)
+                   : CZ_OK;
+    for (int k = 0; k < optim->scalar_count; k++) {
+        const char *scalar = cz__optim_scalar_slot(optim, param, k).name;
+        if (scalar && strcmp(scalar, key) == 0)
             return cz_state_dict_get_real(entry, key,
                                           &load->scalars[param * optim->scalar_count + k]);
+    }
+    if (strcmp(key, CZ__AVERAGE) == 0 || strcmp(key, CZ__AVERAGED) == 0)
+        return CZ_OK; /* nobody keeps one here */
     return cz__fail(
         CZ_ERR_ARGUMENT, "load: parameter '%.60s' has a value '%.60s', which %s has not",
         cz__model_name(optim->model, param), key, cz__optim_rule_of(optim, param)->name);
@@ -342,8 +348,8 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     const cz__loaded_param *p = &load->params[param];
     const int64_t g = optim->group_of[param];
     const unsigned in_use = cz__optim_slots_used(optim, &optim->groups[g], load->groups[g].hypers) &
-                            ~cz__optim_master_bit(optim);
-    const unsigned of_rule = p->slots & ~cz__optim_master_bit(optim);
+                            ~cz__optim_added_bits(optim);
+    const unsigned of_rule = p->slots & ~cz__optim_added_bits(optim);
     const bool counts = cz__optim_use_of(optim, param)->counts_steps;
     if (!p->outlined) {
         for (int e = 0; e < optim->slot_count; e++)
@@ -638,6 +644,7 @@ cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim load_state_dict: it is part of a sharded optimizer; load that");
+    CZ_TRY(cz__optim_check_trained(optim, "optim load_state_dict"));
     CZ_TRY(cz__options_read(&ours, &cz__optim_load_options, options, "optim load_state_dict"));
     CZ_TRY(cz__load_create(&load, optim, dict, ours.missing, false));
     cz__load_commit(load);

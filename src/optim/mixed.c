@@ -144,6 +144,12 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
         (void)device->convert(NULL, m->dtype, value, CZ_F32, master, count);
     else
         bring_back(device, m->dtype, value, param, count, m->key, place);
+    if (prepared->weight == 0)
+        return;
+    if (!master && m->dtype != CZ_F32) /* what is averaged is the value, as it was rounded */
+        (void)device->convert(NULL, CZ_F32, param, m->dtype, value, count);
+    cz__optim_average(device, CZ_F32, prepared->weight, count, param,
+                      (float *)m->memory->slots[optim->average_slot] + first);
 }
 
 static uint64_t key_of_slot(const cz__prepared *prepared, int64_t slot)

@@ -28,8 +28,9 @@ typedef struct cz__optim_group {
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
     int64_t granule;      /* what it asks for beyond the rule's */
-    double *hypers;       /* owned, in the order of the rule's specs */
-    cz__extra *extras;    /* owned; hyper-parameters that were added */
+    cz_moving_average average;
+    double *hypers;    /* owned, in the order of the rule's specs */
+    cz__extra *extras; /* owned; hyper-parameters that were added */
     int extra_count;
     unsigned slots_used;    /* bit e: these values use element slot e */
     unsigned slots_wanted;  /* bit e: memory is needed for it; differs while values change only */
@@ -49,11 +50,11 @@ typedef struct cz__rule_use {
 
 /* How wide tables are whose rows are a parameter's or a span's: enough for each of the rules. */
 typedef struct cz__widths {
-    int slots;   /* element slots: of rules, and one for masters after them */
-    int scalars; /* without "step" */
+    int slots;   /* element slots of rules; after them one for masters, one for averages */
+    int scalars; /* of rules, without "step"; after them one for averages */
     int sums;
     int hypers;
-    bool has_masters;
+    bool has_masters, has_averages;
 } cz__widths;
 
 /* A span that this rank owns. Its slots are a row of cz__optim_shard.slots. */
@@ -102,17 +103,22 @@ struct cz_optim {
      * all: kernels, copies. Memory is had on each. */
     const cz_device *device;
     cz_dtype dtype;   /* in which kernels compute; of whole tensors: the values' */
-    cz_master master; /* of groups that say nothing else, as the next one */
+    cz_master master; /* of groups that say nothing else, as the next two */
     cz_dtype state_dtype;
+    cz_moving_average average;
     uint64_t seed;
-    bool is_mixed;  /* some value, gradient or state is of another type than `dtype` */
-    bool has_means; /* cz__optim_take_means() */
-    double factor;  /* of the present step's gradients, as far as they are of another type */
-    bool is_narrow; /* some value of the model has 16 bits */
-    /* The widest rule's, as rows of tables have them: see cz__widths. */
-    int slot_count;   /* element slots, and that of masters */
-    int master_slot;  /* the last one; -1: no value has 16 bits */
-    int scalar_count; /* scalar slots, "step" left out */
+    bool is_mixed;     /* some value, gradient or state is of another type than `dtype` */
+    bool has_means;    /* cz__optim_take_means() */
+    double factor;     /* of the present step's gradients, as far as they are of another type */
+    bool is_narrow;    /* some value of the model has 16 bits */
+    bool has_averages; /* some group was made with them, or may be */
+    /* As wide as the widest rule's and what is added, as rows of tables have them: cz__widths. */
+    int rule_slots;   /* element slots: of the widest rule, */
+    int slot_count;   /* and with those of masters and averages, in this order */
+    int master_slot;  /* -1: no value has 16 bits */
+    int average_slot; /* -1: no group has averages */
+    int rule_scalars; /* scalar slots of the widest rule, "step" left out, */
+    int scalar_count; /* and with that of averages */
     int sum_count;
     int hyper_room; /* of `values` */
     bool froze;
@@ -153,6 +159,9 @@ struct cz_optim {
 
     double *sum_values; /* owned; of all ranks: sum_count for each parameter of the model */
     int64_t skip_count;
+
+    bool evaluated; /* values are those to be evaluated */
+    void **kept;    /* owned, while they are: the values of spans that are put aside */
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
@@ -235,14 +244,18 @@ static inline size_t cz__optim_smallest_size(const cz_optim *optim)
 {
     return optim->is_mixed ? sizeof(uint16_t) : cz_dtype_size(optim->dtype);
 }
-/* Element slots of the widest rule; and the bit of the one of masters. */
-static inline int cz__optim_rule_slots(const cz_optim *optim)
-{
-    return optim->master_slot < 0 ? optim->slot_count : optim->master_slot;
-}
+/* The bits of the slots that are not the rule's. */
 static inline unsigned cz__optim_master_bit(const cz_optim *optim)
 {
     return optim->master_slot < 0 ? 0u : 1u << optim->master_slot;
+}
+static inline unsigned cz__optim_average_bit(const cz_optim *optim)
+{
+    return optim->average_slot < 0 ? 0u : 1u << optim->average_slot;
+}
+static inline unsigned cz__optim_added_bits(const cz_optim *optim)
+{
+    return cz__optim_master_bit(optim) | cz__optim_average_bit(optim);
 }
 
 /* ---- state.c ---- */
@@ -255,6 +268,7 @@ double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t p
 
 /* ---- groups.c ---- */
 
+cz_status cz__optim_read_average(cz_moving_average *ours, const cz_moving_average *theirs);
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
@@ -270,6 +284,8 @@ void cz__optim_groups_changed(cz_optim *optim);
  * are no scalars, optim->master_slot that of masters. */
 unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *group,
                               const double *hypers);
+/* The group's added value of that name, NULL if there is none. */
+cz__extra *cz__optim_find_extra(const cz__optim_group *group, const char *name);
 /* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
 cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
 
@@ -323,6 +339,29 @@ void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums);
+
+/* ---- average.c ---- */
+
+#define CZ__AVERAGE_DECAY "average_decay"
+
+/* The step of a parameter has begun: the weight of the new value in its average, which comes into
+ * use; 0: this one is not averaged. */
+double cz__optim_begin_average(cz_optim *optim, int64_t param);
+/* New values into their averages, in one type. */
+void cz__optim_average(const cz_device *device, cz_dtype dtype, double weight, int64_t count,
+                       const void *values, void *averages);
+/* How many values are in it. */
+static inline double *cz__optim_averaged(cz_optim *optim, int64_t param)
+{
+    return &optim->scalars[param * optim->scalar_count + optim->rule_scalars];
+}
+/* Scratch memory for a tile of whole tensors, and for what is evaluated: two rows of any type. */
+static inline size_t cz__optim_average_scratch_bytes(const cz_optim *optim)
+{
+    return optim->average_slot >= 0 || cz__optim_any_rule(optim, CZ__EVALUATES_ANOTHER)
+               ? 2 * CZ__ROW * sizeof(double)
+               : 0;
+}
 
 /* ---- parts.c ---- */
 

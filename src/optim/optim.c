@@ -51,6 +51,10 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s cannot round by chance to %s", name,
                         device->name, cz_dtype_name(by_chance ? value->dtype : group->state_dtype));
+    if (group->average.kind && !device->average)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s': device %s keeps no moving averages", name,
+                        device->name);
     if (narrow && group->has_masters && !device->refresh)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s has no copies in f32 of %s values", name,
@@ -139,6 +143,21 @@ static cz_status find_kernels(cz_optim *optim)
     return CZ_OK;
 }
 
+/* Does some group say that it has averages? */
+static cz_status look_for_averages(cz_optim *optim, const cz_optim_options *options)
+{
+    optim->has_averages = optim->average.kind;
+    for (int64_t k = 0; options->groups && k < options->group_count; k++) {
+        cz_param_group group;
+        cz_moving_average average;
+        CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, options->groups, k,
+                                        "optim"));
+        CZ_TRY(cz__optim_read_average(&average, group.average));
+        optim->has_averages = optim->has_averages || average.kind;
+    }
+    return CZ_OK;
+}
+
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
@@ -213,7 +232,8 @@ const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_optim_options, reserved, CZ__LOCAL, CZ__RESERVED),
     CZ__OPTION(cz_optim_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_optim_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_optim_options, average, CZ__COMPARED_APART, CZ__ANY));
 
 static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
                              const cz_optim_options *theirs)
@@ -225,6 +245,8 @@ static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
     optim->state_dtype = options.state_dtype;
     optim->seed = options.seed;
     optim->factor = 1;
+    CZ_TRY(cz__optim_read_average(&optim->average, options.average));
+    CZ_TRY(look_for_averages(optim, &options));
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
@@ -248,7 +270,7 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle");
     optim->model = model;
     optim->rule = rule;
-    optim->master_slot = -1;
+    optim->master_slot = optim->average_slot = -1;
     optim->param_count = cz__model_param_count(model);
     cz_status status = build_optim(optim, hypers, options);
     if (status)
@@ -366,6 +388,7 @@ cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim add_param_group: it is part of a sharded optimizer; add it there");
+    CZ_TRY(cz__optim_check_trained(optim, "optim add_param_group"));
     CZ_TRY(cz__optim_add_group(optim, group));
     const cz_status status = cz__optim_shard_create(optim, &shard, optim->own_map, 0);
     if (status != CZ_OK) {
@@ -387,6 +410,7 @@ void cz_optim_destroy(cz_optim **optim)
     cz__kernel_threads_stop(&(*optim)->kernel_threads);
     cz__free((*optim)->part_sums);
     cz__free((*optim)->part_prepared);
+    cz__optim_release_kept(*optim);
     cz__optim_shard_clear(*optim, &(*optim)->shard);
     cz__optim_groups_destroy(*optim);
     cz__free((*optim)->rules);
@@ -423,10 +447,10 @@ cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none)
     return CZ_OK;
 }
 
-size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans)
+size_t cz__optim_bytes(const cz_rule *rule, bool averages, int64_t params, int64_t spans)
 {
     const cz_optim *optim = NULL;
-    int slots = 0, scalars = 0;
+    int slots = averages, scalars = averages;
     for (int i = 0; i < rule->slot_count; i++)
         *(cz__rule_slot(rule, i).kind == CZ_SLOT_ELEMENT ? &slots : &scalars) += 1;
     const size_t per_param = sizeof *optim->group_of + sizeof *optim->steps + sizeof *optim->used +

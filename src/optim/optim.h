@@ -30,7 +30,7 @@ void cz__optim_remove_group(cz_optim *optim);
 /* What the arena of a shard has for a slot with that many bytes of elements. And what an optimizer
  * allocates beside it, with one parameter group of all parameters. */
 size_t cz__slot_bytes(size_t bytes);
-size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans);
+size_t cz__optim_bytes(const cz_rule *rule, bool averages, int64_t params, int64_t spans);
 
 /* The model; and is the optimizer part of a sharded one, which alone may step it? */
 cz_model *cz__optim_model(const cz_optim *optim);
@@ -73,8 +73,10 @@ cz__progress cz__optim_progress(const cz_optim *optim);
 /* Is some span of this parameter here (or its step count, if it is empty)? */
 bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
-/* The name of the slot of masters, which is the last one where there is one. */
+/* The names of the slots that come after the rule's: of masters, of averages, with its scalar. */
 #define CZ__MASTER "master_param"
+#define CZ__AVERAGE "average"
+#define CZ__AVERAGED "n_averaged"
 
 /* The type of an element slot of a parameter. */
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot);
@@ -85,8 +87,14 @@ bool cz__optim_is_mixed(const cz_optim *optim);
 /* Has its value a master here, in use or to be? */
 bool cz__optim_has_master(const cz_optim *optim, int64_t param);
 
-/* The e-th element slot of a parameter, its rule's and then that of masters, and the rule's k-th
- * scalar slot, "step" left out; the name is NULL if it has fewer. How many there are at most. */
+/* Does its group keep averages? And does the parameter have an element slot of that name, in use or
+ * to be? */
+bool cz__optim_averages(const cz_optim *optim, int64_t param);
+bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name);
+
+/* The e-th element slot of a parameter, its rule's and then those of masters and averages, and the
+ * k-th scalar slot, "step" left out, its rule's and then the count of what was averaged; the name is
+ * NULL where the rule has fewer. How many there are at most. */
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int64_t param, int e);
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int64_t param, int k);
 int cz__optim_slot_count(const cz_optim *optim);
@@ -101,7 +109,8 @@ const cz_rule *cz__optim_group_rule(const cz_optim *optim, int64_t param_group);
 typedef enum cz__rule_kind {
     CZ__NEEDS_WHOLE_TENSORS,
     CZ__HAS_PARTIAL_SUMS,
-    CZ__HAS_STATE_AT_CREATE
+    CZ__HAS_STATE_AT_CREATE,
+    CZ__EVALUATES_ANOTHER /* than the value that it trains */
 } cz__rule_kind;
 const cz_rule *cz__optim_any_rule(const cz_optim *optim, cz__rule_kind kind);
 
@@ -204,7 +213,8 @@ typedef struct cz__prepared {
     int64_t step; /* 0: nothing yet */
     unsigned flags;
     double coefficients[CZ_RULE_COEFFICIENTS];
-    uint64_t key; /* of the parameter in this step: of its rounding by chance */
+    double weight; /* of the new value in the average; 0: it is not averaged in this step */
+    uint64_t key;  /* of the parameter in this step: of its rounding by chance */
 } cz__prepared;
 
 /* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ):
@@ -243,6 +253,19 @@ uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *grad
 /* All of a step that has begun, for one parameter of an unsharded optimizer, if it is in a group
  * and trainable. */
 void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
+
+/* ---- average.c: values that are evaluated ---- */
+
+/* With these slots in use, is something else than its value evaluated of a parameter? */
+bool cz__optim_has_evaluated(const cz_optim *optim, int64_t param, unsigned used);
+/* Have memory for the change, once nothing is on its way: CZ_ERR_STATE, CZ_ERR_MEMORY. Then make
+ * it, here; and back, which needs nothing in advance. Or take the memory back. */
+cz_status cz__optim_prepare_evaluation(cz_optim *optim);
+void cz__optim_evaluate(cz_optim *optim, bool evaluated);
+void cz__optim_release_kept(cz_optim *optim);
+bool cz__optim_is_evaluated(const cz_optim *optim);
+/* CZ_ERR_STATE: the values are not those that train. */
+cz_status cz__optim_check_trained(const cz_optim *optim, const char *call);
 
 /* ---- save.c, load.c: state dictionaries ----
  *

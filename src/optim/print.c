@@ -82,11 +82,12 @@ void cz__optim_print_scalars(const cz_optim *optim, int64_t p, uint64_t print[2]
     if (optim->group_of[p] < 0 || (optim->steps[p] == 0 && !optim->used[p]))
         return;
     cz__print_add_bits(cz__print_key(name, "step"), (uint64_t)optim->steps[p], print);
-    for (int k = 0; k < cz__optim_use_of(optim, p)->scalar_count; k++) {
+    for (int k = 0; k < optim->scalar_count; k++) {
+        const char *slot = cz__optim_scalar_slot(optim, p, k).name;
         uint64_t bits;
         memcpy(&bits, &optim->scalars[p * optim->scalar_count + k], sizeof bits);
-        cz__print_add_bits(cz__print_key(name, cz__optim_scalar_slot(optim, p, k).name), bits,
-                           print);
+        if (slot)
+            cz__print_add_bits(cz__print_key(name, slot), bits, print);
     }
 }
 
@@ -112,6 +113,7 @@ cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
         return cz__fail(
             CZ_ERR_STATE,
             "optim fingerprint: it is part of a sharded optimizer; see cz_zero_fingerprint()");
+    CZ_TRY(cz__optim_check_trained(optim, "optim fingerprint"));
     CZ_TRY(cz__optim_visit_sections(optim, true, add_section, print));
     for (int64_t p = 0; p < optim->param_count; p++)
         cz__optim_print_scalars(optim, p, print);

@@ -32,11 +32,12 @@ static cz__rule_use use_of(const cz_rule *rule)
 
 static cz__widths present_widths(const cz_optim *optim)
 {
-    return (cz__widths){.slots = cz__optim_rule_slots(optim),
-                        .scalars = optim->scalar_count,
+    return (cz__widths){.slots = optim->rule_slots,
+                        .scalars = optim->rule_scalars,
                         .sums = optim->sum_count,
                         .hypers = optim->hyper_room,
-                        .has_masters = optim->master_slot >= 0};
+                        .has_masters = optim->master_slot >= 0,
+                        .has_averages = optim->average_slot >= 0};
 }
 
 /* Functions of the program's run on threads of ours only where it says so. */
@@ -57,6 +58,7 @@ static void include_rule(const cz_optim *optim, const cz__rule_use *use, cz__wid
     widths->scalars = larger(widths->scalars, use->scalar_count);
     widths->sums = larger(widths->sums, use->rule->sum_count);
     widths->hypers = larger(widths->hypers, use->rule->hyper_count);
+    widths->has_averages = optim->has_averages;
     widths->has_masters =
         widths->has_masters || (optim->is_narrow && !cz__rule_takes_16_bits(use->rule));
 }
@@ -64,29 +66,55 @@ static void include_rule(const cz_optim *optim, const cz__rule_use *use, cz__wid
 static bool are_equal(const cz__widths *a, const cz__widths *b)
 {
     return a->slots == b->slots && a->scalars == b->scalars && a->sums == b->sums &&
-           a->hypers == b->hypers && a->has_masters == b->has_masters;
+           a->hypers == b->hypers && a->has_masters == b->has_masters &&
+           a->has_averages == b->has_averages;
+}
+
+/* Where in a row they are; -1: there is none. */
+static int place_of_masters(const cz__widths *widths)
+{
+    return widths->has_masters ? widths->slots : -1;
+}
+
+static int place_of_averages(const cz__widths *widths)
+{
+    return widths->has_averages ? widths->slots + widths->has_masters : -1;
 }
 
 static int all_slots(const cz__widths *widths)
 {
-    return widths->slots + widths->has_masters;
+    return widths->slots + widths->has_masters + widths->has_averages;
 }
 
-static cz_status check_masters(const cz_rule *rule, const cz__widths *widths)
+static int all_scalars(const cz__widths *widths)
 {
-    if (!widths->has_masters)
-        return CZ_OK;
-    for (int i = 0; i < rule->slot_count && !cz__rule_takes_16_bits(rule); i++)
-        if (strcmp(cz__rule_slot(rule, i).name, CZ__MASTER) == 0)
+    return widths->scalars + widths->has_averages;
+}
+
+static cz_status check_name(const cz_rule *rule, const char *name, const char *what)
+{
+    for (int i = 0; i < rule->slot_count; i++)
+        if (strcmp(cz__rule_slot(rule, i).name, name) == 0)
             return cz__fail(CZ_ERR_UNSUPPORTED,
-                            "optim: rule %s has a slot '%s', which is the name of that of masters "
-                            "of 16-bit values",
-                            rule->name, CZ__MASTER);
+                            "optim: rule %s has a slot '%s', which is the name of that of %s",
+                            rule->name, name, what);
+    return CZ_OK;
+}
+
+/* Is there room, and no other slot of these names? */
+static cz_status check_added(const cz_rule *rule, const cz__widths *widths)
+{
+    const bool averages = widths->slots + widths->has_masters < CZ__RULE_SLOTS;
+    if (widths->has_masters && !cz__rule_takes_16_bits(rule))
+        CZ_TRY(check_name(rule, CZ__MASTER, "masters of 16-bit values"));
+    if (widths->has_averages) {
+        CZ_TRY(check_name(rule, CZ__AVERAGE, "averages"));
+        CZ_TRY(check_name(rule, CZ__AVERAGED, "counts of averaged values"));
+    }
     if (all_slots(widths) > CZ__RULE_SLOTS)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "optim: rule %s has %d slots, and none is left for masters of 16-bit "
-                        "values",
-                        rule->name, widths->slots);
+        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: rule %s has %d slots, and none is left for %s",
+                        rule->name, widths->slots,
+                        averages ? "averages" : "masters of 16-bit values");
     return CZ_OK;
 }
 
@@ -117,7 +145,7 @@ static cz_status allocate_tables(const cz_optim *optim, const cz__widths *widths
     const size_t sums = (size_t)widths->sums;
     const size_t parts =
         optim->kernel_threads ? (size_t)cz__kernel_threads_parts(optim->kernel_threads) : 0;
-    *t = (tables){.scalars = cz__calloc(params * (size_t)widths->scalars, sizeof *t->scalars),
+    *t = (tables){.scalars = cz__calloc(params * (size_t)all_scalars(widths), sizeof *t->scalars),
                   .sum_values = cz__calloc(params * sums, sizeof *t->sum_values),
                   .values = cz__calloc((size_t)widths->hypers, sizeof *t->values),
                   .slots = cz__calloc(spans * (size_t)all_slots(widths), sizeof *t->slots),
@@ -132,65 +160,101 @@ static cz_status allocate_tables(const cz_optim *optim, const cz__widths *widths
     return cz__fail(CZ_ERR_MEMORY, "optim: no memory for tables of %zu parameters", params);
 }
 
-/* Rows of another width, also where they are. */
-static void move_scalars(double *to, int to_width, const double *from, int from_width, int64_t rows)
+/* Columns of a row, and where in it what is not a rule's is; -1: nowhere. */
+typedef struct row {
+    int rule, all;
+    int added[2];
+} row;
+
+static row row_of_slots(const cz__widths *widths)
 {
-    const int common = to_width < from_width ? to_width : from_width;
-    for (int64_t r = 0; r < rows && common > 0; r++)
-        memmove(to + r * to_width, from + r * from_width, (size_t)common * sizeof *to);
+    return (row){
+        widths->slots, all_slots(widths), {place_of_masters(widths), place_of_averages(widths)}};
 }
 
-/* The same; the slot of masters is the last one. */
-static void move_slots(void **to, const cz__widths *after, void **from, const cz__widths *before,
-                       int64_t rows)
+static row row_of_scalars(const cz__widths *widths)
 {
-    const int to_width = all_slots(after), from_width = all_slots(before);
-    const int common = after->slots < before->slots ? after->slots : before->slots;
-    for (int64_t r = 0; r < rows; r++) {
-        if (common > 0)
-            memmove(to + r * to_width, from + r * from_width, (size_t)common * sizeof *to);
-        if (after->has_masters && before->has_masters)
-            to[r * to_width + after->slots] = from[r * from_width + before->slots];
-    }
+    return (row){
+        widths->scalars, all_scalars(widths), {-1, widths->has_averages ? widths->scalars : -1}};
 }
 
-static void move_bit(unsigned *bits, int from, int to)
+enum { COLUMN = 8 }; /* bytes of a scalar, and of the address of a slot */
+_Static_assert(sizeof(double) == COLUMN && sizeof(void *) == COLUMN, "rows are moved as one");
+
+static void move_row(char *to, const row *after, const char *from, const row *before)
 {
-    const unsigned bit = *bits >> from & 1u;
-    *bits = (*bits & ~(1u << from)) | bit << to;
+    char added[2][COLUMN] = {{0}};
+    const int common = after->rule < before->rule ? after->rule : before->rule;
+    for (int k = 0; k < 2; k++)
+        if (before->added[k] >= 0)
+            memcpy(added[k], from + before->added[k] * COLUMN, COLUMN);
+    if (common > 0)
+        memmove(to, from, (size_t)common * COLUMN);
+    for (int k = 0; k < 2; k++)
+        if (after->added[k] >= 0)
+            memcpy(to + after->added[k] * COLUMN, added[k], COLUMN);
 }
 
-static void move_master_bits(cz_optim *optim, int from, int to)
+/* Rows of another width, also to narrower ones where they are. */
+static void move_rows(void *to, const row *after, const void *from, const row *before, int64_t rows)
+{
+    for (int64_t r = 0; r < rows && after->all > 0; r++)
+        move_row((char *)to + r * after->all * COLUMN, after,
+                 (const char *)from + r * before->all * COLUMN, before);
+}
+
+/* Bits of slots are columns, too. */
+static void move_bits(unsigned *bits, const row *after, const row *before)
+{
+    unsigned moved = *bits & ((1u << before->rule) - 1);
+    for (int k = 0; k < 2; k++)
+        if (before->added[k] >= 0 && after->added[k] >= 0)
+            moved |= (*bits >> before->added[k] & 1u) << after->added[k];
+    *bits = moved;
+}
+
+static void move_all_bits(cz_optim *optim, const row *after, const row *before)
 {
     for (int64_t p = 0; p < optim->param_count; p++)
-        move_bit(&optim->used[p], from, to);
+        move_bits(&optim->used[p], after, before);
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        move_bit(&optim->shard.spans[s].slots, from, to);
+        move_bits(&optim->shard.spans[s].slots, after, before);
     for (int64_t g = 0; g < optim->group_count; g++) {
-        move_bit(&optim->groups[g].slots_used, from, to);
-        move_bit(&optim->groups[g].slots_wanted, from, to);
+        move_bits(&optim->groups[g].slots_used, after, before);
+        move_bits(&optim->groups[g].slots_wanted, after, before);
     }
 }
 
 static void adopt_widths(cz_optim *optim, const cz__widths *after)
 {
-    const cz__widths before = present_widths(optim);
-    if (before.has_masters && after->has_masters && before.slots != after->slots)
-        move_master_bits(optim, before.slots, after->slots);
+    const cz__widths widths = present_widths(optim);
+    const row before = row_of_slots(&widths), slots = row_of_slots(after);
+    move_all_bits(optim, &slots, &before);
+    optim->rule_slots = after->slots;
     optim->slot_count = all_slots(after);
-    optim->master_slot = after->has_masters ? after->slots : -1;
-    optim->scalar_count = after->scalars;
+    optim->master_slot = place_of_masters(after);
+    optim->average_slot = place_of_averages(after);
+    optim->rule_scalars = after->scalars;
+    optim->scalar_count = all_scalars(after);
     optim->sum_count = after->sums;
     optim->hyper_room = after->hypers;
 }
 
+static void move_tables(const cz_optim *optim, const cz__widths *after, double *scalars,
+                        void **slots)
+{
+    const cz__widths widths = present_widths(optim);
+    const row slots_before = row_of_slots(&widths), slots_after = row_of_slots(after);
+    const row scalars_before = row_of_scalars(&widths), scalars_after = row_of_scalars(after);
+    move_rows(scalars, &scalars_after, optim->scalars, &scalars_before, optim->param_count);
+    move_rows(slots, &slots_after, optim->shard.slots, &slots_before, optim->shard.span_count);
+}
+
 static cz_status widen(cz_optim *optim, const cz__widths *after)
 {
-    const cz__widths before = present_widths(optim);
     tables t;
     CZ_TRY(allocate_tables(optim, after, &t));
-    move_scalars(t.scalars, after->scalars, optim->scalars, before.scalars, optim->param_count);
-    move_slots(t.slots, after, optim->shard.slots, &before, optim->shard.span_count);
+    move_tables(optim, after, t.scalars, t.slots);
     tables old = {.scalars = optim->scalars,
                   .sum_values = optim->sum_values,
                   .values = optim->values,
@@ -213,10 +277,7 @@ static cz_status widen(cz_optim *optim, const cz__widths *after)
 /* In the same memory. What else has rows is written anew by each step. */
 static void narrow(cz_optim *optim, const cz__widths *after)
 {
-    const cz__widths before = present_widths(optim);
-    move_scalars(optim->scalars, after->scalars, optim->scalars, before.scalars,
-                 optim->param_count);
-    move_slots(optim->shard.slots, after, optim->shard.slots, &before, optim->shard.span_count);
+    move_tables(optim, after, optim->scalars, optim->shard.slots);
     adopt_widths(optim, after);
 }
 
@@ -236,7 +297,7 @@ static cz_status add_use(cz_optim *optim, const cz_rule *rule)
     const cz__widths before = present_widths(optim);
     cz__widths after = before;
     include_rule(optim, &use, &after);
-    CZ_TRY(check_masters(rule, &after));
+    CZ_TRY(check_added(rule, &after));
     const size_t count = (size_t)optim->rule_count;
     cz__rule_use *rules = cz__calloc(count + 1, sizeof *rules);
     if (!rules)

@@ -16,25 +16,27 @@ cz__progress cz__optim_progress(const cz_optim *optim)
 }
 
 /* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it
- * what is in use. A master that has not been used yet says nothing that the value does not. */
+ * what is in use. A master or an average that has not been used yet says nothing that the value
+ * does not. */
 static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
 {
     if (optim->group_of[param] < 0 || !progress->used[param])
         return 0;
     return progress->used[param] |
-           (cz__optim_slots_in_use(optim, param) & ~cz__optim_master_bit(optim));
+           (cz__optim_slots_in_use(optim, param) & ~cz__optim_added_bits(optim));
 }
 
-/* The step count, and what the rule keeps beside it. */
+/* The step count, and what is kept beside it. */
 static cz_status save_scalars(const cz_optim *optim, const cz__progress *progress, int64_t param,
                               cz_state_dict *entry)
 {
     const double *scalars = progress->scalars + param * optim->scalar_count;
-    const int count = cz__optim_use_of(optim, param)->scalar_count;
     CZ_TRY(cz_state_dict_set_integer(entry, "step", progress->steps[param]));
-    for (int k = 0; k < count; k++)
-        CZ_TRY(
-            cz_state_dict_set_real(entry, cz__optim_scalar_slot(optim, param, k).name, scalars[k]));
+    for (int k = 0; k < optim->scalar_count; k++) {
+        const char *name = cz__optim_scalar_slot(optim, param, k).name;
+        if (name)
+            CZ_TRY(cz_state_dict_set_real(entry, name, scalars[k]));
+    }
     return CZ_OK;
 }
 
@@ -199,6 +201,7 @@ cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim state_dict: it is part of a sharded optimizer; ask that");
+    CZ_TRY(cz__optim_check_trained(optim, "optim state_dict"));
     const cz__progress progress = cz__optim_progress(optim);
     CZ_TRY(cz__optim_dict_create(out, optim, &progress));
     const cz_status status = copy_slots(optim, &progress, *out);

@@ -352,7 +352,9 @@ static bool wants_scratch(const cz_rule *rule)
 static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
                             const cz_device *device)
 {
-    size_t most = cz__optim_mixed_scratch_bytes(optim);
+    const size_t mixed = cz__optim_mixed_scratch_bytes(optim);
+    const size_t average = cz__optim_average_scratch_bytes(optim);
+    size_t most = mixed > average ? mixed : average;
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_rule *rule = optim->groups[shard->spans[s].group].rule;
         const bool asks = rule->update_tensor && shard->spans[s].device == device;
@@ -368,6 +370,7 @@ static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
 {
     bool any = optim->is_mixed;
     shard->parts = cz__optim_parts(optim);
+    any = any || cz__optim_average_scratch_bytes(optim) > 0;
     for (int k = 0; k < optim->rule_count; k++)
         any = any || wants_scratch(optim->rules[k].rule);
     if (!any)

@@ -26,11 +26,15 @@ cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int64_t param, int e)
 {
     if (e == optim->master_slot)
         return (cz_slot_spec){.name = CZ__MASTER, .kind = CZ_SLOT_ELEMENT};
+    if (e == optim->average_slot)
+        return (cz_slot_spec){.name = CZ__AVERAGE, .kind = CZ_SLOT_ELEMENT};
     return slot_of_kind(cz__optim_rule_of(optim, param), CZ_SLOT_ELEMENT, e);
 }
 
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int64_t param, int k)
 {
+    if (optim->average_slot >= 0 && k == optim->rule_scalars)
+        return (cz_slot_spec){.name = CZ__AVERAGED, .kind = CZ_SLOT_SCALAR};
     return slot_of_kind(cz__optim_rule_of(optim, param), CZ_SLOT_SCALAR, k);
 }
 
@@ -81,9 +85,8 @@ static void start_slot(cz_optim *optim, int64_t param, int e)
 static void start_scalars(cz_optim *optim, int64_t param)
 {
     double *scalars = optim->scalars + param * optim->scalar_count;
-    const int count = cz__optim_use_of(optim, param)->scalar_count;
     if (!optim->scalars_used[param])
-        for (int k = 0; k < count; k++)
+        for (int k = 0; k < optim->scalar_count; k++) /* 0 where the rule has fewer */
             scalars[k] =
                 cz__optim_first_value(optim, cz__optim_scalar_slot(optim, param, k), param);
     optim->scalars_used[param] = true;
@@ -132,16 +135,33 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
 
 /* ---- before a step ---- */
 
+/* What is frozen has no average. */
+static void forget_averages(cz_optim *optim)
+{
+    const unsigned average = cz__optim_average_bit(optim);
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const int64_t param = optim->shard.spans[s].param;
+        if (optim->tables.trainable[param] || !(optim->used[param] & average))
+            continue;
+        optim->used[param] &= ~average;
+        *cz__optim_averaged(optim, param) = 0;
+    }
+}
+
 cz_status cz__optim_prepare(cz_optim *optim)
 {
     CZ_TRY(cz__optim_reserve(optim, &optim->shard));
+    if (optim->average_slot >= 0 && !optim->evaluated)
+        forget_averages(optim);
     if (!cz__optim_any_rule(optim, CZ__HAS_STATE_AT_CREATE))
         return CZ_OK;
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         if (optim->tables.trainable[span->param] &&
             optim->groups[span->group].rule->state_at_create)
-            cz__optim_start(optim, span->param, cz__optim_slots_in_use(optim, span->param));
+            cz__optim_start(optim, span->param,
+                            cz__optim_slots_in_use(optim, span->param) &
+                                ~cz__optim_average_bit(optim));
     }
     return CZ_OK;
 }
@@ -186,6 +206,12 @@ int cz__optim_find_slot(const cz_optim *optim, int64_t param, const char *name)
             return e;
     }
     return -1;
+}
+
+bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name)
+{
+    const int e = cz__optim_find_slot(optim, param, name);
+    return e >= 0 && optim->group_of[param] >= 0 && cz__optim_slots_in_use(optim, param) >> e & 1u;
 }
 
 cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot, int64_t begin,

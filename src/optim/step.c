@@ -256,6 +256,7 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
 {
     cz_step_options ours;
     CZ_TRY(closure);
+    CZ_TRY(cz__optim_check_trained(optim, "step"));
     CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "step"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));

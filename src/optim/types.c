@@ -5,6 +5,8 @@
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot)
 {
     const int64_t group = optim->group_of[param];
+    if (slot == optim->average_slot)
+        return cz__model_value(optim->model, param)->dtype == CZ_F64 ? CZ_F64 : CZ_F32;
     return slot == optim->master_slot || group < 0 ? optim->dtype
                                                    : optim->groups[group].state_dtype;
 }
@@ -48,6 +50,8 @@ static bool has_kind(const cz_rule *rule, cz__rule_kind kind)
 {
     if (kind == CZ__NEEDS_WHOLE_TENSORS)
         return rule->update_tensor != NULL;
+    if (kind == CZ__EVALUATES_ANOTHER)
+        return rule->evaluated != NULL;
     return kind == CZ__HAS_PARTIAL_SUMS ? rule->sum_count > 0 : rule->state_at_create;
 }
 
@@ -57,4 +61,9 @@ const cz_rule *cz__optim_any_rule(const cz_optim *optim, cz__rule_kind kind)
         if (has_kind(optim->rules[k].rule, kind))
             return optim->rules[k].rule;
     return NULL;
+}
+
+bool cz__optim_averages(const cz_optim *optim, int64_t param)
+{
+    return optim->group_of[param] >= 0 && optim->groups[optim->group_of[param]].average.kind;
 }

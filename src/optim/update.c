@@ -60,7 +60,7 @@ static uint64_t key_of(const cz_optim *optim, int64_t param)
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
 static void begin_step(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    const unsigned in_use = cz__optim_slots_in_use(optim, param);
+    const unsigned in_use = cz__optim_slots_in_use(optim, param) & ~cz__optim_average_bit(optim);
     const unsigned of_rule = in_use & ~cz__optim_master_bit(optim);
     const bool first = of_rule && !(optim->used[param] & of_rule);
     cz__optim_start(optim, param, in_use);
@@ -108,6 +108,59 @@ void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
     cz__optim_rule_of(optim, param)->update_tensor(&update);
 }
 
+/* The average of a whole tensor, in tiles of its type. */
+static void average_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
+                           double weight, int part)
+{
+    const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
+    const cz_dtype dtype = cz__model_value(optim->model, param)->dtype;
+    const cz_dtype wide = cz__optim_slot_dtype(optim, param, optim->average_slot);
+    char *average = memory->slots[optim->average_slot];
+    void *row = cz__optim_scratch(optim, device, part);
+    if (dtype == wide) {
+        cz__optim_average(device, wide, weight, memory->count, memory->value, average);
+        return;
+    }
+    for (int64_t first = 0; first < memory->count; first += CZ__TILE) {
+        const int64_t left = memory->count - first, count = left < CZ__TILE ? left : CZ__TILE;
+        (void)device->convert(NULL, wide, row, dtype,
+                              memory->value + (size_t)first * cz_dtype_size(dtype), count);
+        cz__optim_average(device, wide, weight, count, row,
+                          average + (size_t)first * cz_dtype_size(wide));
+    }
+}
+
+static void update_plain_tensor(const cz_optim *optim, int64_t param, cz__span_memory *memory,
+                                const cz__prepared *prepared, int part)
+{
+    cz__optim_update_tensor(optim, param, memory->value, memory->gradient, memory->slots, prepared,
+                            part);
+    if (prepared->weight > 0)
+        average_tensor(optim, param, memory, prepared->weight, part);
+}
+
+/* Elements that the kernel and the average go over while they are in the first-level cache. */
+enum { AVERAGED_TILE = 1024 };
+
+static void update_and_average(const cz_optim *optim, cz_update_kernel kernel,
+                               const cz_device *device, const cz__span_memory *memory,
+                               const cz__prepared *prepared)
+{
+    const size_t size = cz_dtype_size(optim->dtype);
+    void *slots[CZ__RULE_SLOTS];
+    for (int64_t first = 0; first < memory->count; first += AVERAGED_TILE) {
+        const int64_t left = memory->count - first;
+        const int64_t count = left < AVERAGED_TILE ? left : AVERAGED_TILE;
+        const size_t offset = (size_t)first * size;
+        for (int e = 0; e < optim->slot_count; e++)
+            slots[e] = memory->slots[e] ? (char *)memory->slots[e] + offset : NULL;
+        kernel(NULL, count, memory->value + offset, memory->gradient + offset, slots,
+               prepared->coefficients, prepared->flags);
+        cz__optim_average(device, optim->dtype, prepared->weight, count, memory->value + offset,
+                          slots[optim->average_slot]);
+    }
+}
+
 /* Is all of it in the type in which kernels compute, as it is? */
 static bool is_plain(const cz_optim *optim, const cz__piece *piece)
 {
@@ -132,15 +185,16 @@ cz__piece cz__optim_piece(const cz_optim *optim, int64_t place, const void *grad
 void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared)
 {
-    cz__span_memory memory;
     const cz__local_span *span = &optim->shard.spans[piece->place];
+    cz__span_memory memory;
     const cz__rule_use *use = cz__optim_use(optim, span->group);
     find_memory(&memory, optim, piece);
     if (!is_plain(optim, piece))
         cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
     else if (use->rule->update_tensor)
-        cz__optim_update_tensor(optim, span->param, memory.value, memory.gradient, memory.slots,
-                                prepared, piece->part);
+        update_plain_tensor(optim, span->param, &memory, prepared, piece->part);
+    else if (prepared->weight > 0)
+        update_and_average(optim, use->kernel, span->device, &memory, prepared);
     else
         use->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                     prepared->coefficients, prepared->flags);
@@ -179,6 +233,7 @@ void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepare
     } else {
         begin_step(optim, param, prepared);
     }
+    prepared->weight = cz__optim_begin_average(optim, param);
 }
 
 /* The gradient is read, the others are read and written. */

@@ -159,8 +159,8 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
                            .counts = d->counts,
                            .parts = d->parts,
                            .layout = d->layout,
-                           .group_count = 1,
-                           .group_sizes = &plan->param_count,
+                           .group_count = plan->options.group_count + 1,
+                           .group_sizes = d->group_sizes,
                            .members = d->members,
                            .buckets = plan->options.ddp ? &d->buckets : NULL,
                            .element_size = plan->element_size,
@@ -190,7 +190,7 @@ static cz_status make_even(const cz__plan_draft *d, cz_shard_map **out)
 
 /* ---- asked ---- */
 
-/* Which elements have slot k of `slots`? The last one, of masters, have all. */
+/* Which elements have slot k of `slots`? The last ones have all. */
 static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
 {
     cz_plan *plan = d->plan;
@@ -200,9 +200,9 @@ static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a table of %zu parameters",
                         (size_t)plan->param_count);
     for (int k = 0; k < plan->slots; k++) {
-        const bool masters = k == plan->slots - 1 && plan->has_masters;
+        const bool common = k >= plan->slots - plan->common_slots;
         for (int64_t p = 0; p < plan->param_count; p++) {
-            has[p] = d->trains[p] && (masters || d->slots[p] > k);
+            has[p] = d->trains[p] && (common || d->slots[p] > k);
             plan->elements[k] += has[p] ? d->counts[p] : 0;
         }
         cz__shard_map_tally(map, has, plan->ranks.columns + (int64_t)k * rows, d->spans);

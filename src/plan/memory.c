@@ -115,9 +115,11 @@ static uint64_t ddp_tables(const cz_plan *plan)
 /* Tables are as wide as the widest rule needs. */
 static uint64_t optim_bytes(const cz_plan *plan, int64_t spans)
 {
-    uint64_t most = cz__optim_bytes(plan->options.rule, plan->param_count, spans);
-    for (int64_t g = 0; g < plan->options.group_count; g++) {
-        const uint64_t bytes = cz__optim_bytes(plan->rules[g].rule, plan->param_count, spans);
+    const cz_plan_options *o = &plan->options;
+    uint64_t most = cz__optim_bytes(o->rule, o->average, plan->param_count, spans);
+    for (int64_t g = 0; g < o->group_count; g++) {
+        const uint64_t bytes =
+            cz__optim_bytes(plan->rules[g].rule, o->average, plan->param_count, spans);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -185,11 +187,12 @@ static size_t count_scalars(const cz_rule *rule)
 /* How far each parameter is, and the reduction that finds it out, whose staging memory is kept. */
 static uint64_t progress(const cz_plan *plan)
 {
-    size_t words = 2 + count_scalars(plan->options.rule);
-    for (int64_t g = 0; g < plan->options.group_count; g++)
-        words = 2 + count_scalars(plan->rules[g].rule) > words
-                    ? 2 + count_scalars(plan->rules[g].rule)
-                    : words;
+    const size_t before = 2 + (plan->options.average != 0);
+    size_t words = before + count_scalars(plan->options.rule);
+    for (int64_t g = 0; g < plan->options.group_count; g++) {
+        const size_t its = before + count_scalars(plan->rules[g].rule);
+        words = its > words ? its : words;
+    }
     const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
     return plan->options.unsharded
                ? 0

@@ -56,9 +56,9 @@ struct cz_plan {
     cz_dtype dtype;      /* of the parameters, if they have one */
     size_t element_size; /* of it */
     size_t name_bytes;
-    bool has_masters;
-    int slots; /* element slots that are in use, at most: a rule's, and that of masters */
-    int64_t elements[CZ__RULE_SLOTS + 1]; /* that have slot k, on all ranks together */
+    int common_slots; /* those of masters, and of averages: all parameters have them */
+    int slots;        /* element slots that are in use, at most: a rule's, and those */
+    int64_t elements[CZ__RULE_SLOTS + 3]; /* that have slot k, on all ranks together */
     size_t slot_size;      /* bytes of an element of one: of 16-bit values it is in f32 */
     int bucket_count;      /* 0: gradients travel in the step */
     size_t longest;        /* bytes of the largest bucket */
@@ -75,8 +75,10 @@ typedef struct cz__plan_draft {
     const cz_shapes *shapes;
     int64_t *counts; /* owned, as all that follows */
     uint8_t *dtypes, *parts, *trains;
-    uint8_t *slots;    /* of the parameter's rule */
-    int64_t *group_of; /* 0: it is in none; 1: in the first */
+    uint8_t *slots;       /* of the parameter's rule */
+    int64_t *group_of;    /* 0: it is in none; 1: in the first */
+    int64_t *group_sizes; /* of the groups, and of what is in none */
+    int64_t listed;       /* entries of `members` */
     int64_t *layout, *members;
     int64_t *granules;
     double *costs;

@@ -39,6 +39,8 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
     CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)),
+    CZ__OPTION(cz_plan_options, average, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, reserved, CZ__LOCAL, CZ__RESERVED),
     CZ__OPTION(cz_plan_options, groups, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, group_count, CZ__LOCAL, CZ__FROM(0)),
     CZ__OPTION(cz_plan_options, granule, CZ__LOCAL, CZ__FROM(CZ_GRANULE_WHOLE)));
@@ -115,6 +117,24 @@ static cz_status count_slots(const cz_plan *plan, const cz_rule *rule, const cz_
     return status;
 }
 
+/* The groups as they were given, and one of the other parameters. */
+static void list_members(cz__plan_draft *d, int64_t g, const int64_t *params, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        d->members[d->listed++] = params[k];
+    d->group_sizes[g] = count;
+}
+
+static void list_others(cz__plan_draft *d)
+{
+    int64_t *size = &d->group_sizes[d->plan->options.group_count];
+    for (int64_t p = 0; p < d->plan->param_count; p++)
+        if (!d->group_of[p]) {
+            d->members[d->listed++] = p;
+            ++*size;
+        }
+}
+
 static cz_status take_group(cz__plan_draft *d, int64_t g, const cz_param_group *group)
 {
     cz_plan *plan = d->plan;
@@ -143,6 +163,7 @@ static cz_status take_group(cz__plan_draft *d, int64_t g, const cz_param_group *
         d->slots[p] = slots;
     }
     plan->rules[g] = (cz__plan_rule){rule, group->granule};
+    list_members(d, g, group->params, group->param_count);
     return CZ_OK;
 }
 
@@ -156,7 +177,8 @@ static cz_status take_rules(cz__plan_draft *d)
                         o->group_count);
     CZ_TRY(count_slots(plan, o->rule, o->hypers, &slots));
     plan->rules = cz__calloc((size_t)o->group_count, sizeof *plan->rules);
-    if (!plan->rules)
+    d->group_sizes = cz__calloc((size_t)o->group_count + 1, sizeof *d->group_sizes);
+    if (!plan->rules || !d->group_sizes)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for %" PRId64 " parameter groups",
                         o->group_count);
     for (int64_t p = 0; p < plan->param_count; p++)
@@ -166,11 +188,15 @@ static cz_status take_rules(cz__plan_draft *d)
         CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, o->groups, g, "plan"));
         CZ_TRY(take_group(d, g, &group));
     }
-    plan->has_masters = cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(o->rule);
+    list_others(d);
+    const bool has_masters = cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(o->rule);
+    plan->slot_size = has_masters ? sizeof(float) : plan->element_size;
+    plan->common_slots = has_masters;
+    if (o->average) /* in f32 at least */
+        plan->common_slots += plan->slot_size < sizeof(float) ? 2 : 1;
     for (int64_t p = 0; p < plan->param_count; p++)
         plan->slots = d->slots[p] > plan->slots ? d->slots[p] : plan->slots;
-    plan->slots += plan->has_masters;
-    plan->slot_size = plan->has_masters ? sizeof(float) : plan->element_size;
+    plan->slots += plan->common_slots;
     return CZ_OK;
 }
 
@@ -242,7 +268,6 @@ static cz_status fill_plan(cz__plan_draft *d)
         d->dtypes[p] = d->shapes->dtypes[i];
         d->trains[p] = kind == CZ_SHAPE_PARAM;
         d->parts[p] = kind == CZ_SHAPE_PARAM ? CZ__TRAINED : CZ__FROZEN;
-        d->members[p] = p;
         d->layout[p] = d->shapes->layout ? d->shapes->layout[p] : plan->param_count - 1 - p;
         p++;
     }
@@ -263,6 +288,7 @@ static void draft_clear(cz__plan_draft *d)
     cz__free(d->members);
     cz__free(d->slots);
     cz__free(d->group_of);
+    cz__free(d->group_sizes);
     cz__free(d->granules);
     cz__free(d->costs);
     cz__free(d->begins);

@@ -184,7 +184,7 @@ cz_status cz__zero_reserve_transfers(cz__reserve **out, const cz_zero *zero)
 
 /* ---- values to every rank ---- */
 
-static cz_status bring_values(cz_zero *zero)
+cz_status cz__zero_bring_values(cz_zero *zero)
 {
     const double begin = cz__seconds();
     for (int k = 0; k < zero->kind_count; k++) {
@@ -621,7 +621,7 @@ static cz_status update_and_sync(cz_zero *zero, double factor)
     if (zero->in_tiles)
         return update_in_tiles(zero, factor);
     update(zero);
-    return bring_values(zero);
+    return cz__zero_bring_values(zero);
 }
 
 static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)

@@ -406,6 +406,12 @@ const cz_parts *cz__zero_parts(const cz_zero *zero)
 
 cz_status cz__zero_check_idle(cz_zero *zero)
 {
+    CZ_TRY(cz__optim_check_trained(zero->optim, "zero"));
+    return cz__zero_come_to_rest(zero);
+}
+
+cz_status cz__zero_come_to_rest(cz_zero *zero)
+{
     CZ_TRY(cz__zero_settle_shards(zero));
     if (zero->ddp && cz__ddp_in_pass(zero->ddp))
         return cz__fail(CZ_ERR_STATE, "zero: a pass of its ddp is under way");

@@ -216,8 +216,10 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
 /* Map and spans as they are with all groups. Local; whoever looks at them calls it first.
  * CZ_ERR_MEMORY: they are as before. */
 cz_status cz__zero_settle_shards(cz_zero *zero);
-/* May shards or state be looked at or changed now: no pass of its ddp is under way, and there is
- * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
+/* Is nothing on its way: no pass of its ddp is under way, and there is memory for state, as at the
+ * beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
+cz_status cz__zero_come_to_rest(cz_zero *zero);
+/* And are values those that train, so that shards and state may be looked at or changed now? */
 cz_status cz__zero_check_idle(cz_zero *zero);
 /* What was consolidated is out of date. */
 void cz__zero_forget_dict(cz_zero *zero);
@@ -238,6 +240,10 @@ static inline bool cz__zero_reduces(const cz_zero *zero)
 
 /* Are means needed in memory, as more than one pass goes over them? As this rank sees it. */
 bool cz__zero_keeps_means(const cz_zero *zero);
+
+/* The values of parameters that are `present` from their owners to every rank. Memory for that was
+ * had in advance. */
+cz_status cz__zero_bring_values(cz_zero *zero);
 
 /* Do ranks have weights in the mean? The same on all of them. */
 bool cz__zero_has_weights(const cz_zero *zero);

@@ -149,11 +149,27 @@ program test_optim
     call cz_zero_step(zero)
     call cz_zero_fingerprint(zero, after)
     call check(any(before /= after), 'a step changes the fingerprint')
+    call cz_zero_evaluate(zero, .true., status, why)
+    call expect(status, CZ_ERR_STATE, why, 'average')
     call cz_zero_load_state_dict(zero, dict)
     call cz_zero_broadcast_parameters(zero, 0)
     call cz_zero_check_replicas(zero)
     call cz_zero_broadcast_parameters(zero, 1, status, why)
     call expect(status, CZ_ERR_ARGUMENT, why, '1')
+    call cz_zero_destroy(zero)
+
+    ! Moving averages: of the last two values, the second counts a quarter.
+    call cz_zero_create(zero, group, model, 'sgd', [cz_hyper('lr', 1d0)], average_decay=0.75d0)
+    w = 0
+    g = 1
+    call cz_zero_step(zero)
+    call cz_zero_step(zero)
+    call cz_zero_evaluate(zero, .true.)
+    call check(all(w == -1.25), 'what is evaluated is the average')
+    call cz_zero_step(zero, status=status, message=why)
+    call expect(status, CZ_ERR_STATE, why, 'brings back')
+    call cz_zero_evaluate(zero, .false.)
+    call check(all(w == -2), 'and then the value')
     call cz_zero_destroy(zero)
 
     ! An optimizer without shards takes it over.

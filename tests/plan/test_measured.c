@@ -140,7 +140,7 @@ static cz_status check_state(training *t, const run *r)
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     CZ_TRY(cz_plan_rank(r->plan, cz_group_rank(t->group), &m));
     CZ_TRY(cz_zero_get_info(t->zero, &info));
-    return info.state_bytes <= m.state_bytes && m.state_bytes < info.state_bytes + 3 * 64
+    return info.state_bytes <= m.state_bytes && m.state_bytes < info.state_bytes + 4 * 64
                ? CZ_OK
                : cz_fail(CZ_ERR_STATE, "%zu bytes of state, planned were %zu", info.state_bytes,
                          (size_t)m.state_bytes);

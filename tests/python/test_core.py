@@ -502,6 +502,46 @@ class Training(Bits):
         self.assertEqual(sorted(rank["state_bytes"] for rank in planned), [2 * 128, 2 * 448])
 
 
+class Averages(Bits):
+    def test_averages_are_those_of_a_plain_loop_and_values_come_back(self):
+        def on_rank(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "adamw", lr=0.1, average=0.75)
+            plain = {}
+            for step in range(4):
+                fill_gradients(arrays, step, group.rank)
+                zero.step()
+                for name, (values, _) in arrays.items():
+                    kept = plain.setdefault(name, values.copy())
+                    plain[name] = kept + np.float32(0.25) * (values - kept)
+            before = {name: values.copy() for name, (values, _) in arrays.items()}
+            with zero.evaluated():
+                for name, (values, _) in arrays.items():
+                    np.testing.assert_array_equal(values, plain[name])
+                with self.assertRaisesRegex(czero.StateError, "brings back those that train"):
+                    zero.step()
+            for name, (values, _) in arrays.items():
+                np.testing.assert_array_equal(values, before[name])
+        for world in WORLDS[:3]:
+            czero.launch(on_rank, ranks=world)
+
+    def test_an_average_is_a_decay_or_a_dictionary(self):
+        model, arrays = make_model(np.float64)
+        mean = {"kind": "mean", "start": 1, "every": 2}
+        optim = czero.Optim(model, "sgd", lr=0.5, average=mean, groups=[
+            {"params": ["w"]}, {"params": ["b"], "average": {"warm_up": True, "decay": 0.5}}])
+        for step in range(5):
+            fill_gradients(arrays, step, 0)
+            optim.step()
+        self.assertEqual((optim.scalar("w", "n_averaged"), optim.scalar("b", "n_averaged")), (2, 5))
+        self.assertEqual(optim.state("w", "average").dtype, np.float64)
+        self.assertEqual(optim.param_groups[1]["average_decay"], 0.5)
+        with self.assertRaisesRegex(czero.ArgumentError, "not 'power'"):
+            czero.Optim(model, "sgd", lr=0.5, average={"power": 2})
+        with self.assertRaisesRegex(czero.ArgumentError, "kind is one of"):
+            czero.Optim(model, "sgd", lr=0.5, average={"kind": "some"})
+
+
 class OwnRules(Bits):
     """Rules in Python."""
 

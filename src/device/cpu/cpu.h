@@ -30,6 +30,9 @@ static inline bool cz__matmul_is_symmetric(const cz_matmul *product)
 {
     return product->a == product->b && product->transposed_a != product->transposed_b;
 }
+/* averages[i] += weight * (values[i] - averages[i]), in their type. */
+typedef void (*cz__average_kernel)(double weight, int64_t count, const void *values,
+                                   void *averages);
 
 #define CZ__DTYPE_END (CZ_U8 + 1)
 #define CZ__REDUCTION_END (CZ_OR + 1)
@@ -75,6 +78,7 @@ typedef struct cz__cpu_kernels {
     cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END]; /* from, to; NULL: there is none */
     cz__stochastic_kernel stochastic[CZ__DTYPE_END];          /* to; NULL: there is none */
     cz__refresh_kernel refresh[CZ__DTYPE_END];                /* the same */
+    cz__average_kernel average[CZ__DTYPE_END];                /* the same */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     cz__print_kernel print;
     cz__matmul_kernel matmul[CZ__DTYPE_END]; /* NULL: there is none; as of the next one */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import ctypes
 import math
 import typing
@@ -180,9 +181,24 @@ def _state_dtype(word):
     return 0 if word is None else _arrays.NAMES[word][0]
 
 
+def _average(given):
+    """For the library, of None, a decay, or a dictionary of the fields of cz_moving_average."""
+    if given is None:
+        return None
+    fields = dict(given) if isinstance(given, collections.abc.Mapping) else {"decay": given}
+    kind = fields.pop("kind", "ema")
+    unknown = [name for name in fields if name not in ("decay", "warm_up", "start", "every")]
+    if unknown:
+        raise errors.ArgumentError("average has 'kind', 'decay', 'warm_up', 'start' and 'every', "
+                                   f"not {unknown[0]!r}")
+    return c.cz_moving_average(
+        kind=choice("kind", "cz_moving_average_kind", "CZ_MOVING_AVERAGE_", kind), **fields)
+
+
 class _Groups:
     """Parameter groups for the library, of dictionaries with "params", hyper-parameters, and
-    "rule", "master" and "state_dtype" as of :class:`Optim`, and "granule" as of :class:`Rule`."""
+    "rule", "master", "state_dtype" and "average" as of :class:`Optim`, and "granule" as of
+    :class:`Rule`."""
 
     def __init__(self, model, given, known):
         self.count = len(given or ())
@@ -195,22 +211,25 @@ class _Groups:
                 raise errors.ArgumentError(f"parameter group {place} is a dictionary with 'params' "
                                            f"(names or numbers), not {one!r}")
             own = {name: value for name, value in one.items()
-                   if name not in ("params", "rule", "master", "state_dtype", "granule")}
+                   if name not in ("params", "rule", "master", "state_dtype", "granule",
+                                   "average")}
             params = one["params"]
             params = [params] if isinstance(params, (str, int)) else list(params)
             numbers = [model.index(param) for param in params]
             listed, values = (ctypes.c_int64 * max(len(numbers), 1))(*numbers), hypers(own)
             state_dtype, rule = one.get("state_dtype"), one.get("rule")
+            average = _average(one.get("average"))
             self.array[place] = c.cz_param_group(
                 params=listed, param_count=len(numbers), hypers=values,
                 master=_master(one.get("master")), state_dtype=_state_dtype(state_dtype),
-                granule=number_of_granule(one.get("granule")))
+                granule=number_of_granule(one.get("granule")),
+                average=average and ctypes.pointer(average))
             if state_dtype is not None:
                 self.state_dtypes.update(dict.fromkeys(numbers, state_dtype))
             if rule is not None:
                 self.array[place].rule = found = known.find(rule)
                 self.wholes.update(dict.fromkeys(numbers, _is_whole(found)))
-            self._keep.append((listed, values))
+            self._keep.append((listed, values, average))
 
 
 class _Stepping(Handle):
@@ -227,10 +246,10 @@ class _Stepping(Handle):
 
     def _dtype_of(self, number, slot):
         value = self.model._arrays[number][0].dtype
+        if value != "f64" and slot in ("master_param", "average"):
+            return "f32"
         if value == "f64" or self._wholes.get(number, self._whole):
             return value
-        if slot == "master_param":
-            return "f32"
         return self._state_dtypes.get(number, self._state_dtype) or "f32"
 
     @property
@@ -307,6 +326,22 @@ class _Stepping(Handle):
         ``model.set_gradient()`` gives one again."""
         call(lib.cz_optim_zero_grad(self._optim, to_none))
 
+    @contextlib.contextmanager
+    def evaluated(self) -> collections.abc.Iterator[None]:
+        """``with zero.evaluated(): …``: values are those to be evaluated, bit for bit what they
+        were afterwards: averages (option `average`), or the mean of a schedule-free rule. Steps,
+        saves and loads are a StateError meanwhile. Collective if the optimizer is sharded.
+
+        Raises:
+            StateError: no group has an average, and the rule evaluates what it trains.
+        """
+        evaluate = getattr(lib, self._prefix + "evaluate")
+        call(evaluate(self._ptr, True))
+        try:
+            yield
+        finally:
+            call(evaluate(self._ptr, False))
+
     def add_param_group(self, group: dict) -> None:
         """Append a parameter group ``{"params": [names or numbers], "lr": …}`` of parameters that
         are in none yet. Collective if the optimizer is sharded."""
@@ -377,6 +412,9 @@ class Optim(_Stepping):
             own, as the next one.
         state_dtype: of the other slots: "f32" or "bf16". None: "f32" ("f64" where values are).
         seed: of rounding by chance.
+        average: a moving average of values, see :meth:`evaluated`: a decay, such as 0.999, or
+            ``{"kind": "ema" or "mean", "decay": …, "warm_up": …, "start": …, "every": …}``, as
+            cz_moving_average has them (docs/rules.md). A group may say its own.
         values: hyper-parameters of all groups, such as ``lr=1e-3``; ``betas=(b1, b2)`` is short for
             ``beta1`` and ``beta2``.
 
@@ -390,14 +428,17 @@ class Optim(_Stepping):
 
     def __init__(self, model: Model, rule: str | Rule = "adamw", *,
                  groups: list[dict] | None = None, threads: int = 0, master: str | None = None,
-                 state_dtype: str | None = None, seed: int = 0, **values):
+                 state_dtype: str | None = None, seed: int = 0,
+                 average: float | dict | None = None, **values):
         self.model, self._rules = model, _Rules()
         given = self._rules.find(rule)
         listed, handle = _Groups(model, groups, self._rules), ctypes.c_void_p()
+        averaged = _average(average)
         options = c.cz_optim_options(groups=listed.array if groups is not None else None,
                                      group_count=listed.count, threads=threads,
                                      master=_master(master),
-                                     state_dtype=_state_dtype(state_dtype), seed=seed)
+                                     state_dtype=_state_dtype(state_dtype), seed=seed,
+                                     average=averaged and ctypes.pointer(averaged))
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
         self._whole, self._wholes = _is_whole(given), listed.wholes
         call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, given, hypers(values), options))
@@ -437,7 +478,7 @@ class Zero(_Stepping):
 
     Args:
         group, model: kept alive.
-        rule, groups, threads, master, state_dtype, seed, values: as for :class:`Optim`.
+        rule, groups, threads, master, state_dtype, seed, average, values: as for :class:`Optim`.
         partition: "elements" (even cuts of everything), "greedy" (whole parameters, as PyTorch's
             ZeroRedundancyOptimizer), "given" (to the ranks in `owners`), or, with `ddp`, "buckets"
             and "bucket_pieces".
@@ -468,10 +509,12 @@ class Zero(_Stepping):
                  parameters_as_bucket_view: bool = False,
                  moved: collections.abc.Callable[[int, typing.Any], None] | None = None,
                  threads: int = 0, parts: Parts | None = None, master: str | None = None,
-                 state_dtype: str | None = None, seed: int = 0, **values):
+                 state_dtype: str | None = None, seed: int = 0,
+                 average: float | dict | None = None, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
-        self._rules, handle, thrown = _Rules(), ctypes.c_void_p(), Thrown()
+        averaged, self._rules = _average(average), _Rules()
+        handle, thrown = ctypes.c_void_p(), Thrown()
         given = self._rules.find(rule)
         listed = _Groups(model, groups, self._rules)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
@@ -483,7 +526,8 @@ class Zero(_Stepping):
             groups=listed.array if groups is not None else None, group_count=listed.count,
             overlap_gather=overlap_gather, threads=threads, ddp=ddp and ddp._ptr,
             parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view,
-            master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed)
+            master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed,
+            average=averaged and ctypes.pointer(averaged))
         if owners is not None:
             owners = list(owners)
             options.owners = _limits.array(ctypes.c_int, owners, "owners")

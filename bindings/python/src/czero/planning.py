@@ -52,6 +52,7 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
          overlap: str = "none", all_reduce: bool = False, parameters_as_bucket_view: bool = False,
          in_process: bool = False, parts: int = 0, granule: int | str | None = None, bucket_bytes: int = 0,
          first_bucket_bytes: int = 0, segment_bytes: int = 0, groups: list[dict] | None = None,
+         average: bool = False,
          **values) -> list[dict[str, int]]:
     """What each rank of a training needs.
 
@@ -61,6 +62,7 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
         granule: of all parameters, as of :class:`Rule`.
         groups: parameters with a rule of their own, ``[{"params": […], "rule": "sgd"}, …]``: by
             names, or of a path by numbers.
+        average: moving averages of values, in the state.
         values: hyper-parameters that differ from the rule's defaults.
 
     Returns:
@@ -76,7 +78,7 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
         views=parameters_as_bucket_view, in_process=in_process, parts=parts,
         granule=number_of_granule(granule),
         bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
-        segment_bytes=segment_bytes, rule=rules.find(rule),
+        segment_bytes=segment_bytes, rule=rules.find(rule), average=average,
         groups=listed_groups.array if groups else None, group_count=listed_groups.count)
     listed = hypers(values)
     if values:

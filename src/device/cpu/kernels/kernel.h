@@ -52,6 +52,11 @@
 #define CZ_REFRESH(type)                                                                           \
     void CZ_KERNEL(CZ_PASTE(refresh, type))(int64_t count, const void *values, void *copies)
 
+/* Towards values, by a weight. */
+#define CZ_MOVING_AVERAGE(type)                                                                    \
+    void CZ_KERNEL(CZ_PASTE(moving_average, type))(double weight, int64_t count,                   \
+                                                   const void *values, void *averages)
+
 #define CZ_UPDATES(rule)                                                                           \
     CZ_UPDATE(rule, f32);                                                                          \
     CZ_UPDATE(rule, f64)
@@ -116,6 +121,8 @@ CZ_STOCHASTIC(bf16);
 CZ_STOCHASTIC(f16);
 CZ_REFRESH(bf16);
 CZ_REFRESH(f16);
+CZ_MOVING_AVERAGE(f32);
+CZ_MOVING_AVERAGE(f64);
 
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \

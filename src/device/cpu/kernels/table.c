@@ -18,6 +18,7 @@
 
 #define STOCHASTIC(to) CZ_KERNEL(stochastic_##to)
 #define REFRESH(type) CZ_KERNEL(refresh_##type)
+#define MOVING_AVERAGE(type) CZ_KERNEL(moving_average_##type)
 #define SUM(kind, terms) [CZ__SUM_##kind] = CZ_KERNEL(sum_##terms)
 
 #define UPDATE(rule, type, dtype)                                                                  \
@@ -86,6 +87,7 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
         },
     .stochastic = {[CZ_F16] = STOCHASTIC(f16), [CZ_BF16] = STOCHASTIC(bf16)},
     .refresh = {[CZ_F16] = REFRESH(f16), [CZ_BF16] = REFRESH(bf16)},
+    .average = {[CZ_F32] = MOVING_AVERAGE(f32), [CZ_F64] = MOVING_AVERAGE(f64)},
     .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32), SUM(SQUARES_F64, squares_f64)},
     .print = CZ_KERNEL(print),
         .matmul = {[CZ_F32] = CZ_KERNEL(matmul_f32), [CZ_F64] = CZ_KERNEL(matmul_f64)},
