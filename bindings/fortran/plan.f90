@@ -50,6 +50,7 @@ module czero_plan
         integer(c_int32_t) :: reserved = 0
         type(c_ptr) :: groups = c_null_ptr
         integer(c_int64_t) :: group_count = 0
+        integer(c_int64_t) :: granule = 0
     end type
 
     interface
@@ -110,7 +111,8 @@ contains
     end subroutine
 
     subroutine cz_plan_create(plan, shapes, world_size, rule, hypers, unsharded, partition, ddp, &
-            overlap, all_reduce, bucket_bytes, first_bucket_bytes, segment_bytes, parts, average, &
+            overlap, all_reduce, bucket_bytes, first_bucket_bytes, segment_bytes, parts, granule, &
+            average, &
             status, message)
         type(cz_plan), intent(out) :: plan
         type(cz_shapes), intent(in) :: shapes
@@ -123,6 +125,7 @@ contains
         integer, intent(in), optional :: overlap
         logical, intent(in), optional :: all_reduce
         integer, intent(in), optional :: bucket_bytes, first_bucket_bytes, segment_bytes, parts
+        integer, intent(in), optional :: granule
         logical, intent(in), optional :: average
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
@@ -143,6 +146,7 @@ contains
         if (present(first_bucket_bytes)) options%first_bucket_bytes = first_bucket_bytes
         if (present(segment_bytes)) options%segment_bytes = segment_bytes
         if (present(parts)) options%parts = parts
+        if (present(granule)) options%granule = granule
         options%average = to_flag(average)
         if (c_associated(options%rule)) then
             code = c_create(plan%handle, shapes%handle, options)

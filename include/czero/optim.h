@@ -89,13 +89,16 @@ typedef struct cz_param_group {
      *  one `hypers` is what differs from the defaults of that rule: values that the optimizer was
      *  given are for its own. docs/rules.md has what goes together. */
     const cz_rule *rule;
+    /** Where sharded, below which its parameters are not cut, as in cz_rule: the rule's granule and
+     *  this are both kept, by their least common multiple. 0: the rule's alone. */
+    int64_t granule;
     /** Of values; NULL: what the optimizer's option says. Copied. */
     const cz_moving_average *average;
 } cz_param_group;
 
 #define CZ_PARAM_GROUP_INIT                                                                        \
     {                                                                                              \
-        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL, NULL          \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL, 0, NULL       \
     }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
@@ -218,8 +221,8 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          That gradients share none with each other is checked by steps: inside the backward pass
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
  *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
- *          cannot, or that updates whole tensors as they are beside one with kernels, an average on a
- *          device that cannot or with a rule that has a slot of that name, a rule table of another
+ *          cannot, or that updates whole tensors as they are beside one with kernels, an average on
+ *          a device that cannot or with a rule that has a slot of that name, a rule table of another
  *          CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */

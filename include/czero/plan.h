@@ -92,14 +92,15 @@ typedef struct cz_plan_options {
     int32_t average;  /**< 1: moving averages of all values (cz_moving_average) */
     int32_t reserved; /**< 0 */
     /** Parameters with a rule of their own, by their places among those of `shapes`: what each
-     *  group says of `rule` and `hypers`; others have the rule above. NULL: none. */
+     *  group says of `rule`, `hypers` and `granule`; others have the rule above. NULL: none. */
     const cz_param_group *groups;
     int64_t group_count;
+    int64_t granule; /**< as in cz_param_group, of all parameters; 0: the rule's alone */
 } cz_plan_options;
 #define CZ_PLAN_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_plan_options), 0, 0, CZ_PARTITION_ELEMENTS, 0, CZ_OVERLAP_NONE, 0, 0,            \
-            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0                                  \
+            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0                               \
     }
 CZ_INIT_FUNCTION(cz_plan_options, CZ_PLAN_OPTIONS_INIT)
 

@@ -135,6 +135,7 @@ static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *th
     group->state_dtype = theirs->state_dtype;
     if (!theirs->state_dtype && (!as_it_is || group->rule == optim->rule))
         group->state_dtype = optim->state_dtype;
+    group->granule = theirs->granule;
     CZ_TRY(fill_average(optim, k, theirs));
     CZ_TRY(fill_hypers(optim, group, theirs->hypers));
     CZ_TRY(cz__optim_take_rule(optim, group));
@@ -183,6 +184,7 @@ const cz__option_table cz__param_group_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_param_group, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_param_group, state_dtype, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_param_group, rule, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_param_group, granule, CZ__COMPARED_APART, CZ__FROM(CZ_GRANULE_WHOLE)),
     CZ__OPTION(cz_param_group, average, CZ__COMPARED_APART, CZ__ANY));
 
 bool cz__param_group_has_state(const cz_param_group *theirs)
@@ -304,9 +306,9 @@ void cz__optim_groups_changed(cz_optim *optim)
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
     const cz__optim_group *group = &optim->groups[param_group];
-    const int64_t types[] = {group->has_masters,  group->state_dtype,     (int64_t)optim->seed,
-                             group->average.kind, group->average.warm_up, group->average.start,
-                             group->average.every};
+    const int64_t types[] = {group->has_masters,   group->state_dtype,  (int64_t)optim->seed,
+                             group->granule,       group->average.kind, group->average.warm_up,
+                             group->average.start, group->average.every};
     const uint64_t print = cz__fingerprint(before, types, sizeof types);
     return cz__fingerprint(print, group->rule->name, strlen(group->rule->name));
 }
@@ -339,6 +341,27 @@ const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group
 int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
 {
     return param >= 0 && param < optim->param_count ? optim->group_of[param] : -1;
+}
+
+/* What the rule of a parameter's group needs, and the group beyond that. */
+int64_t cz__optim_granule(const cz_optim *optim, int64_t param)
+{
+    const cz_tensor *value = cz__model_value(optim->model, param);
+    const int64_t group = cz__optim_group_of(optim, param);
+    if (group < 0)
+        return 1;
+    return cz__granule_of_both(cz__rule_granule(optim->groups[group].rule, value),
+                               cz__granule(optim->groups[group].granule, value), value);
+}
+
+cz_status cz__optim_cost(const cz_optim *optim, int64_t param, double *cost)
+{
+    *cost = -1;
+    return cz__optim_group_of(optim, param) < 0
+               ? CZ_OK
+               : cz__rule_cost(cz__optim_rule_of(optim, param),
+                               cz__model_value(optim->model, param),
+                               cz__model_name(optim->model, param), cost);
 }
 
 int64_t cz__optim_group_count(const cz_optim *optim)
@@ -614,6 +637,7 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
     } numbers[] = {{"the number of hyper-parameters", rule->hyper_count},
                    {"the number of partial sums", rule->sum_count},
                    {"state_at_create", rule->state_at_create},
+                   {"the granule", cz__rule_granule_given(rule)},
                    {"the number of slots", rule->slot_count}};
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
         cz__describe_number(d, &(cz__subject){numbers[k].what, "rule", -1, rule->name, "is"},
@@ -634,6 +658,17 @@ void cz__describe_other_rules(cz__description *d, const cz_optim *optim)
     for (int k = 0; optim && k < optim->rule_count; k++)
         if (optim->rules[k].rule != optim->rule)
             cz__describe_rule(d, optim->rules[k].rule);
+}
+
+/* Where nobody knows it there is nothing to compare. */
+static void describe_cost(cz__description *d, const cz_optim *optim, int64_t param)
+{
+    double cost;
+    if (cz__optim_cost(optim, param, &cost) == CZ_OK && cost >= 0)
+        cz__describe(d,
+                     &(cz__subject){"the cost", "parameter", param,
+                                    cz__model_name(optim->model, param), "is"},
+                     CZ__FIELD_REAL, &cost, sizeof cost);
 }
 
 /* The decay is among the hyper-parameters. */
@@ -668,15 +703,19 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
                           optim->groups[g].has_masters);
         cz__describe_number(d, &(cz__subject){"state_dtype", "parameter group", g, NULL, "is"},
                             CZ__FIELD_DTYPE, optim->groups[g].state_dtype);
+        cz__describe_number(d, &(cz__subject){"granule", "parameter group", g, NULL, "is"},
+                            CZ__FIELD_NUMBER, optim->groups[g].granule);
         describe_average(d, &optim->groups[g].average, g);
         int64_t count = 0;
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, count);
-        for (int64_t k = 0; k < count; k++)
+        for (int64_t k = 0; k < count; k++) {
             cz__describe_number(
                 d, &(cz__subject){"a member", "parameter group", g, NULL, "is parameter"},
                 CZ__FIELD_NUMBER, params[k]);
+            describe_cost(d, optim, params[k]);
+        }
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct cz__optim_group {
     int64_t param_count;
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
+    int64_t granule;      /* what it asks for beyond the rule's */
     cz_moving_average average;
     double *hypers;    /* owned, in the order of the rule's specs */
     cz__extra *extras; /* owned; hyper-parameters that were added */

@@ -53,6 +53,12 @@ const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group
 /* The group of a parameter, -1 if none. */
 int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 
+/* What sharding is to know of a parameter, as its group and its rule say it. Elements of a granule
+ * (1: single elements, also where it is in no group; 0: all of it), and the cost of a whole one
+ * (below 0: its elements). CZ_ERR_ARGUMENT: the rule's cost is none. */
+int64_t cz__optim_granule(const cz_optim *optim, int64_t param);
+cz_status cz__optim_cost(const cz_optim *optim, int64_t param, double *cost);
+
 /* How far each parameter of the model is. Of a sharded optimizer: as put together from all
  * ranks. */
 typedef struct cz__progress {

@@ -159,12 +159,13 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
                            .counts = d->counts,
                            .parts = d->parts,
                            .layout = d->layout,
-                           .group_count = 1,
-                           .group_sizes = &plan->param_count,
+                           .group_count = plan->options.group_count + 1,
+                           .group_sizes = d->group_sizes,
                            .members = d->members,
                            .buckets = plan->options.ddp ? &d->buckets : NULL,
-                           .element_size = plan->element_size};
-    plan->ranges = plan->options.partition == CZ_PARTITION_ELEMENTS ? cz__deal_ranges(&deal) : 0;
+                           .element_size = plan->element_size,
+                           .granules = d->granules,
+                           .costs = d->costs};
     return cz__deal_out(&deal, plan->options.partition, out);
 }
 
@@ -189,7 +190,7 @@ static cz_status make_even(const cz__plan_draft *d, cz_shard_map **out)
 
 /* ---- asked ---- */
 
-/* Which elements have slot k of `slots`? The last one, of masters, have all. */
+/* Which elements have slot k of `slots`? The last ones have all. */
 static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
 {
     cz_plan *plan = d->plan;
@@ -199,9 +200,9 @@ static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a table of %zu parameters",
                         (size_t)plan->param_count);
     for (int k = 0; k < plan->slots; k++) {
-        const bool is_added = k >= plan->slots - plan->added;
+        const bool common = k >= plan->slots - plan->common_slots;
         for (int64_t p = 0; p < plan->param_count; p++) {
-            has[p] = d->trains[p] && (is_added || d->slots[p] > k);
+            has[p] = d->trains[p] && (common || d->slots[p] > k);
             plan->elements[k] += has[p] ? d->counts[p] : 0;
         }
         cz__shard_map_tally(map, has, plan->ranks.columns + (int64_t)k * rows, d->spans);
@@ -212,12 +213,13 @@ static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
 
 static cz_status tally_state(cz__plan_draft *d)
 {
-    const cz_plan *plan = d->plan;
+    cz_plan *plan = d->plan;
     cz_shard_map *map = NULL;
     CZ_TRY(plan->options.unsharded ? make_even(d, &map) : make_sharded(d, &map));
     const cz_status status = tally_slots(d, map);
     cz__shard_map_tally(map, d->trains, plan->ranks.slotted, d->spans);
     cz__shard_map_tally(map, NULL, plan->ranks.saved, plan->ranks.spans);
+    plan->map_bytes = cz__shard_map_bytes(map);
     cz__shard_map_destroy(&map);
     return status;
 }

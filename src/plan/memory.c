@@ -115,11 +115,11 @@ static uint64_t ddp_tables(const cz_plan *plan)
 /* Tables are as wide as the widest rule needs. */
 static uint64_t optim_bytes(const cz_plan *plan, int64_t spans)
 {
-    uint64_t most =
-        cz__optim_bytes(plan->options.rule, plan->options.average, plan->param_count, spans);
-    for (int64_t g = 0; g < plan->options.group_count; g++) {
+    const cz_plan_options *o = &plan->options;
+    uint64_t most = cz__optim_bytes(o->rule, o->average, plan->param_count, spans);
+    for (int64_t g = 0; g < o->group_count; g++) {
         const uint64_t bytes =
-            cz__optim_bytes(plan->rules[g], plan->options.average, plan->param_count, spans);
+            cz__optim_bytes(plan->rules[g].rule, o->average, plan->param_count, spans);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -128,9 +128,7 @@ static uint64_t optim_bytes(const cz_plan *plan, int64_t spans)
 static uint64_t zero_tables(const cz_plan *plan, int rank)
 {
     const cz_plan_options *o = &plan->options;
-    return cz__zero_bytes(plan->param_count) +
-           (plan->ranges > 0 ? cz__even_map_bytes(plan->param_count, plan->ranges)
-                             : cz__owner_table_bytes(o->world_size, plan->param_count)) +
+    return cz__zero_bytes(plan->param_count) + plan->map_bytes +
            optim_bytes(plan, plan->ranks.spans[rank]) +
            cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
@@ -189,11 +187,12 @@ static size_t count_scalars(const cz_rule *rule)
 /* How far each parameter is, and the reduction that finds it out, whose staging memory is kept. */
 static uint64_t progress(const cz_plan *plan)
 {
-    size_t rule_words = count_scalars(plan->options.rule);
-    for (int64_t g = 0; g < plan->options.group_count; g++)
-        rule_words =
-            count_scalars(plan->rules[g]) > rule_words ? count_scalars(plan->rules[g]) : rule_words;
-    const size_t words = 2 + (plan->options.average != 0) + rule_words;
+    const size_t before = 2 + (plan->options.average != 0);
+    size_t words = before + count_scalars(plan->options.rule);
+    for (int64_t g = 0; g < plan->options.group_count; g++) {
+        const size_t its = before + count_scalars(plan->rules[g].rule);
+        words = its > words ? its : words;
+    }
     const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
     return plan->options.unsharded
                ? 0

@@ -22,6 +22,9 @@ struct cz_shapes {
     int64_t count, capacity;
     int64_t *elements; /* owned, as all that follows, one for each tensor */
     uint8_t *dtypes, *kinds;
+    uint8_t *dimensions;
+    int64_t *sizes; /* those of one tensor after the other */
+    int64_t size_count, size_capacity;
     /* Parameters in the fixed layout, counted without buffers; NULL: the last one first. */
     int64_t *layout;
     cz__shape_sums sums[CZ__SHAPE_KINDS];
@@ -39,17 +42,22 @@ typedef struct cz__plan_ranks {
     int64_t *buffers; /* bytes of buffers that it writes */
 } cz__plan_ranks;
 
+/* Of a group. */
+typedef struct cz__plan_rule {
+    const cz_rule *rule;
+    int64_t granule;
+} cz__plan_rule;
+
 struct cz_plan {
     cz_plan_options options; /* complete: no defaults are left */
-    const cz_rule **rules;   /* owned; of each of its groups */
+    cz__plan_rule *rules;    /* owned; of each of its groups */
     cz__shape_sums shapes[CZ__SHAPE_KINDS];
     int64_t param_count; /* with frozen ones */
     cz_dtype dtype;      /* of the parameters, if they have one */
     size_t element_size; /* of it */
     size_t name_bytes;
-    bool has_masters;
-    int slots; /* element slots that are in use, at most: a rule's, */
-    int added; /* and after them those of masters and averages */
+    int common_slots; /* those of masters, and of averages: all parameters have them */
+    int slots;        /* element slots that are in use, at most: a rule's, and those */
     int64_t elements[CZ__RULE_SLOTS + 3]; /* that have slot k, on all ranks together */
     size_t slot_size;      /* bytes of an element of one: of 16-bit values it is in f32 */
     int bucket_count;      /* 0: gradients travel in the step */
@@ -57,7 +65,7 @@ struct cz_plan {
     size_t hook_staging;   /* of all buckets' all-reduces in a hook */
     size_t value_staging;  /* of all buckets' values where these take no turns */
     uint64_t bucket_bytes; /* of all buckets */
-    int64_t ranges;        /* of the optimizer's map; 0: a table of owners */
+    size_t map_bytes;      /* of the optimizer's map */
     cz__plan_ranks ranks;
 };
 
@@ -67,8 +75,13 @@ typedef struct cz__plan_draft {
     const cz_shapes *shapes;
     int64_t *counts; /* owned, as all that follows */
     uint8_t *dtypes, *parts, *trains;
-    uint8_t *slots, *grouped; /* of the parameter's rule; is it in a group? */
+    uint8_t *slots;       /* of the parameter's rule */
+    int64_t *group_of;    /* 0: it is in none; 1: in the first */
+    int64_t *group_sizes; /* of the groups, and of what is in none */
+    int64_t listed;       /* entries of `members` */
     int64_t *layout, *members;
+    int64_t *granules;
+    double *costs;
     int64_t *begins, *params; /* of buckets */
     cz__bucket_lists buckets;
     int64_t *spans; /* world_size + 1: of no interest */

@@ -42,7 +42,8 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, average, CZ__LOCAL, CZ__FLAG),
     CZ__OPTION(cz_plan_options, reserved, CZ__LOCAL, CZ__RESERVED),
     CZ__OPTION(cz_plan_options, groups, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_plan_options, group_count, CZ__LOCAL, CZ__FROM(0)));
+    CZ__OPTION(cz_plan_options, group_count, CZ__LOCAL, CZ__FROM(0)),
+    CZ__OPTION(cz_plan_options, granule, CZ__LOCAL, CZ__FROM(CZ_GRANULE_WHOLE)));
 
 static cz_status check_parts(const cz_plan_options *o)
 {
@@ -116,6 +117,24 @@ static cz_status count_slots(const cz_plan *plan, const cz_rule *rule, const cz_
     return status;
 }
 
+/* The groups as they were given, and one of the other parameters. */
+static void list_members(cz__plan_draft *d, int64_t g, const int64_t *params, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        d->members[d->listed++] = params[k];
+    d->group_sizes[g] = count;
+}
+
+static void list_others(cz__plan_draft *d)
+{
+    int64_t *size = &d->group_sizes[d->plan->options.group_count];
+    for (int64_t p = 0; p < d->plan->param_count; p++)
+        if (!d->group_of[p]) {
+            d->members[d->listed++] = p;
+            ++*size;
+        }
+}
+
 static cz_status take_group(cz__plan_draft *d, int64_t g, const cz_param_group *group)
 {
     cz_plan *plan = d->plan;
@@ -134,16 +153,17 @@ static cz_status take_group(cz__plan_draft *d, int64_t g, const cz_param_group *
                         g, rule->name, plan->options.rule->name);
     for (int64_t k = 0; k < group->param_count; k++) {
         const int64_t p = group->params[k];
-        if (p < 0 || p >= plan->param_count || d->grouped[p])
+        if (p < 0 || p >= plan->param_count || d->group_of[p])
             return cz__fail(CZ_ERR_ARGUMENT,
                             "plan: parameter group %" PRId64 " lists parameter %" PRId64 ", %s", g,
                             p,
                             p < 0 || p >= plan->param_count ? "which is not there"
                                                             : "which is in a group already");
-        d->grouped[p] = 1;
+        d->group_of[p] = g + 1;
         d->slots[p] = slots;
     }
-    plan->rules[g] = rule;
+    plan->rules[g] = (cz__plan_rule){rule, group->granule};
+    list_members(d, g, group->params, group->param_count);
     return CZ_OK;
 }
 
@@ -151,14 +171,14 @@ static cz_status take_rules(cz__plan_draft *d)
 {
     cz_plan *plan = d->plan;
     const cz_plan_options *o = &plan->options;
-    const cz_rule *whole = o->rule->update_tensor ? o->rule : NULL;
     uint8_t slots;
     if (o->group_count > 0 && !o->groups)
         return cz__fail(CZ_ERR_ARGUMENT, "plan: %" PRId64 " parameter groups at NULL",
                         o->group_count);
     CZ_TRY(count_slots(plan, o->rule, o->hypers, &slots));
     plan->rules = cz__calloc((size_t)o->group_count, sizeof *plan->rules);
-    if (!plan->rules)
+    d->group_sizes = cz__calloc((size_t)o->group_count + 1, sizeof *d->group_sizes);
+    if (!plan->rules || !d->group_sizes)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for %" PRId64 " parameter groups",
                         o->group_count);
     for (int64_t p = 0; p < plan->param_count; p++)
@@ -167,18 +187,16 @@ static cz_status take_rules(cz__plan_draft *d)
         cz_param_group group;
         CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, o->groups, g, "plan"));
         CZ_TRY(take_group(d, g, &group));
-        whole = plan->rules[g]->update_tensor ? plan->rules[g] : whole;
     }
-    plan->has_masters = cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(o->rule);
+    list_others(d);
+    const bool has_masters = cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(o->rule);
+    plan->slot_size = has_masters ? sizeof(float) : plan->element_size;
+    plan->common_slots = has_masters;
+    if (o->average) /* in f32 at least */
+        plan->common_slots += plan->slot_size < sizeof(float) ? 2 : 1;
     for (int64_t p = 0; p < plan->param_count; p++)
         plan->slots = d->slots[p] > plan->slots ? d->slots[p] : plan->slots;
-    plan->slot_size = plan->has_masters ? sizeof(float) : plan->element_size;
-    plan->added = plan->has_masters;
-    if (o->average) /* in f32 at least */
-        plan->added += plan->slot_size < sizeof(float) ? 2 : 1;
-    plan->slots += plan->added;
-    if (!o->unsharded)
-        plan->options.partition = cz__deal_partition(whole, o->partition);
+    plan->slots += plan->common_slots;
     return CZ_OK;
 }
 
@@ -194,9 +212,11 @@ static cz_status allocate(cz__plan_draft *d)
     d->layout = cz__calloc(params, sizeof *d->layout);
     d->members = cz__calloc(params, sizeof *d->members);
     d->slots = cz__calloc(params, sizeof *d->slots);
-    d->grouped = cz__calloc(params, sizeof *d->grouped);
+    d->group_of = cz__calloc(params, sizeof *d->group_of);
+    d->granules = cz__calloc(params, sizeof *d->granules);
+    d->costs = cz__calloc(params, sizeof *d->costs);
     if (!d->counts || !d->dtypes || !d->parts || !d->trains || !d->layout || !d->members ||
-        !d->slots || !d->grouped)
+        !d->slots || !d->group_of || !d->granules || !d->costs)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu parameters", params);
     return CZ_OK;
 }
@@ -212,28 +232,45 @@ static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
         d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
 }
 
+/* As a parameter of this shape has it: no name is kept of it. */
+static cz_status find_granule(cz__plan_draft *d, int64_t param, const cz_tensor *tensor)
+{
+    const cz_plan_options *o = &d->plan->options;
+    const int64_t group = d->group_of[param] - 1;
+    const cz__plan_rule its = group < 0 ? (cz__plan_rule){o->rule, 0} : d->plan->rules[group];
+    d->granules[param] =
+        cz__granule_of_both(cz__granule_of_both(cz__rule_granule(its.rule, tensor),
+                                                cz__granule(its.granule, tensor), tensor),
+                            cz__granule(o->granule, tensor), tensor);
+    return cz__rule_cost(its.rule, tensor, "?", &d->costs[param]);
+}
+
 static cz_status fill_plan(cz__plan_draft *d)
 {
     cz_plan *plan = d->plan;
+    const int64_t *sizes = d->shapes->sizes;
     int64_t p = 0;
     CZ_TRY(allocate(d));
+    plan->dtype = d->shapes->dtype;
+    plan->element_size = cz_dtype_size(plan->dtype);
+    CZ_TRY(take_rules(d));
     for (int64_t i = 0; i < d->shapes->count; i++) {
         const cz_shape_kind kind = (cz_shape_kind)d->shapes->kinds[i];
+        cz_tensor tensor = {.dtype = (cz_dtype)d->shapes->dtypes[i],
+                            .dimensions = d->shapes->dimensions[i]};
+        for (int k = 0; k < tensor.dimensions; k++)
+            tensor.shape[k] = *sizes++;
         if (kind == CZ_SHAPE_BUFFER)
             continue;
-        if (p == 0)
-            plan->dtype = (cz_dtype)d->shapes->dtypes[i];
+        CZ_TRY(find_granule(d, p, &tensor));
         CZ_TRY(check_type(d, i));
         d->counts[p] = d->shapes->elements[i];
         d->dtypes[p] = d->shapes->dtypes[i];
         d->trains[p] = kind == CZ_SHAPE_PARAM;
         d->parts[p] = kind == CZ_SHAPE_PARAM ? CZ__TRAINED : CZ__FROZEN;
-        d->members[p] = p;
         d->layout[p] = d->shapes->layout ? d->shapes->layout[p] : plan->param_count - 1 - p;
         p++;
     }
-    plan->element_size = cz_dtype_size(plan->dtype);
-    CZ_TRY(take_rules(d));
     if (plan->options.parts > 0 && plan->dtype != CZ_F32 && plan->dtype != CZ_F64)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plan: option parts: parameters are %s, wanted f32 or f64",
@@ -250,7 +287,10 @@ static void draft_clear(cz__plan_draft *d)
     cz__free(d->layout);
     cz__free(d->members);
     cz__free(d->slots);
-    cz__free(d->grouped);
+    cz__free(d->group_of);
+    cz__free(d->group_sizes);
+    cz__free(d->granules);
+    cz__free(d->costs);
     cz__free(d->begins);
     cz__free(d->params);
     cz__free(d->spans);

@@ -549,6 +549,7 @@ static const change group_changes[] = {
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
     CHANGE(rule, POINTER((void *)&other_rule), "the rule of parameter group 0"),
+    CHANGE(granule, I64(256), "granule of parameter group 0"),
     CHANGE(average, POINTER((void *)&average_defaults), "average of parameter group 0"),
     {0}};
 

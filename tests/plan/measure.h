@@ -109,7 +109,6 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     cz_param_group groups[] = {CZ_PARAM_GROUP_INIT, CZ_PARAM_GROUP_INIT};
     int64_t rest[PARAMS];
     cz_optim_options optim = CZ_OPTIM_OPTIONS_INIT;
-    optim.average = o->average ? &average : NULL;
     cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
     if (o->group_count > 0) { /* one, and what is in none has the optimizer's rule */
         groups[0] = o->groups[0];
@@ -120,6 +119,7 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
         optim.groups = zero.groups = groups;
         optim.group_count = zero.group_count = 2;
     }
+    optim.average = o->average ? &average : NULL;
     if (o->unsharded)
         return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, &optim);
     zero.partition = o->partition;
@@ -128,6 +128,17 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     zero.overlap = o->overlap;
     zero.parameters_as_bucket_view = o->views;
     zero.moved = o->views ? moved : NULL;
+    int64_t all[PARAMS];
+    cz_param_group whole = CZ_PARAM_GROUP_INIT;
+    for (int64_t p = 0; p < PARAMS; p++)
+        all[p] = p;
+    whole.params = all;
+    whole.param_count = PARAMS;
+    whole.granule = o->granule;
+    if (o->granule) {
+        zero.groups = &whole;
+        zero.group_count = 1;
+    }
     zero.average = optim.average;
     return cz_zero_create(&t->zero, group, t->model, o->rule, o->hypers, &zero);
 }

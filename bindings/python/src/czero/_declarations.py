@@ -48,6 +48,8 @@ CZ_OR = 7
 CZ_MAX_DIMENSIONS = 8
 CZ_DENSE = 0
 CZ_SPARSE_ROWS = 1
+CZ_GRANULE_ROW = -1
+CZ_GRANULE_WHOLE = -2
 CZ_RULE_ABI = 3
 CZ_RULE_COEFFICIENTS = 16
 CZ_RULE_SUMS = 8
@@ -484,6 +486,8 @@ class cz_rule(Struct):
         ("scratch_bytes", CFUNCTYPE(c_size_t, POINTER(cz_tensor), c_void_p)),
         ("in_f32", c_bool),
         ("evaluated", CFUNCTYPE(c_double, POINTER(c_double), POINTER(c_int))),
+        ("granule", c_int64),
+        ("cost", CFUNCTYPE(c_double, POINTER(cz_tensor), c_void_p)),
     ]
 
 
@@ -508,6 +512,7 @@ class cz_param_group(Struct):
         ("master", c_int),
         ("state_dtype", c_int),
         ("rule", POINTER(cz_rule)),
+        ("granule", c_int64),
         ("average", POINTER(cz_moving_average)),
     ]
 
@@ -1099,6 +1104,7 @@ class cz_plan_options(Struct):
         ("reserved", c_int32),
         ("groups", POINTER(cz_param_group)),
         ("group_count", c_int64),
+        ("granule", c_int64),
     ]
 
 

@@ -12,7 +12,7 @@ from . import _arrays, _limits
 from . import _declarations as c
 from . import errors, state
 from ._library import Handle, Thrown, call, called, choice, hypers, lib, text
-from .rule import Rule, Table
+from .rule import Rule, Table, number_of_granule
 
 if typing.TYPE_CHECKING:
     from .ddp import DDP
@@ -197,7 +197,8 @@ def _average(given):
 
 class _Groups:
     """Parameter groups for the library, of dictionaries with "params", hyper-parameters, and
-    "rule", "master", "state_dtype" and "average" as of :class:`Optim`."""
+    "rule", "master", "state_dtype" and "average" as of :class:`Optim`, and "granule" as of
+    :class:`Rule`."""
 
     def __init__(self, model, given, known):
         self.count = len(given or ())
@@ -210,7 +211,8 @@ class _Groups:
                 raise errors.ArgumentError(f"parameter group {place} is a dictionary with 'params' "
                                            f"(names or numbers), not {one!r}")
             own = {name: value for name, value in one.items()
-                   if name not in ("params", "rule", "master", "state_dtype", "average")}
+                   if name not in ("params", "rule", "master", "state_dtype", "granule",
+                                   "average")}
             params = one["params"]
             params = [params] if isinstance(params, (str, int)) else list(params)
             numbers = [model.index(param) for param in params]
@@ -220,6 +222,7 @@ class _Groups:
             self.array[place] = c.cz_param_group(
                 params=listed, param_count=len(numbers), hypers=values,
                 master=_master(one.get("master")), state_dtype=_state_dtype(state_dtype),
+                granule=number_of_granule(one.get("granule")),
                 average=average and ctypes.pointer(average))
             if state_dtype is not None:
                 self.state_dtypes.update(dict.fromkeys(numbers, state_dtype))
@@ -510,8 +513,8 @@ class Zero(_Stepping):
                  average: float | dict | None = None, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
-        averaged = _average(average)
-        self._rules, handle, thrown = _Rules(), ctypes.c_void_p(), Thrown()
+        averaged, self._rules = _average(average), _Rules()
+        handle, thrown = ctypes.c_void_p(), Thrown()
         given = self._rules.find(rule)
         listed = _Groups(model, groups, self._rules)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
