@@ -212,17 +212,16 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          of its range (NaN included; for f32 parameters and kernels of the library also what is
  *          infinite in f32, and an eps that is not 0 but is 0 in f32: rates and decays may be too
  *          small to count), parameters of f64 and others, of different kinds of device, a
- *          state_dtype that does not go with the values, one whose value
- *          shares memory with that of any other parameter of the model, a gradient of the model
- *          that does so with a value or a buffer, a buffer with a value (empty ones share none).
- *          That gradients share none with each other is checked by steps: inside the backward pass
- *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
- *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
- *          cannot, or that updates whole tensors as they are beside one with kernels, an average on a
- *          device that cannot or with a rule that has a slot of that name, a rule table of another
- *          CZ_RULE_ABI.
- *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
- *          parameter or hyper-parameter. */
+ *          state_dtype that does not go with the values, one whose value shares memory with that of
+ *          any other parameter of the model, a gradient of the model that does so with a value or a
+ *          buffer, a buffer with a value (empty ones share none). That gradients share none with
+ *          each other is checked by steps: inside the backward pass (in_backward.h) they may.
+ *          CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that ranks share (shared.h), no
+ *          kernel for the type, 16 bits on a device or with a rule that cannot, or that updates
+ *          whole tensors as they are beside one with kernels, an average on a device that cannot or
+ *          with a rule that has a slot of that name, a rule table of another CZ_RULE_ABI. What the
+ *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the parameter or
+ *          hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                                  const cz_hyper *hypers, const cz_optim_options *options);
 /** Local; accepts NULL and *NULL; also after cz_model_destroy(), which leaves nothing else to be
