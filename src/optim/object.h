@@ -200,6 +200,10 @@ cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const 
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 /* This is what is here from now on. Cannot fail. */
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
+/* Scratch memory for a whole tensor: what its rule asks for; then, where types are mixed, a row for
+ * each array in f32. */
+size_t cz__optim_own_scratch_bytes(const cz_optim *optim, int64_t param);
+size_t cz__optim_tensor_row_bytes(const cz_optim *optim, int64_t param);
 /* Scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
 void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
 /* As cz__optim_slot_address(). */
@@ -312,8 +316,6 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
     const size_t rows = 2 + (size_t)optim->slot_count;
     return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
 }
-/* The same of a whole tensor: what its rule asks for, and room for copies in f32. */
-size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param);
 /* A rule over a whole tensor, of which everything is in the type in which it computes. */
 void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
                              const void *gradient, void *const *slots, const cz__prepared *prepared,
