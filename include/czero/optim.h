@@ -29,7 +29,8 @@ CZ_BEGIN_DECLS
  *  number of ranks or of threads, and no processor changes a bit.
  *
  *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
- *  that need whole tensors get them as they are, state in the value's type. */
+ *  that need whole tensors get them as they are, state in the value's type, unless their table says
+ *  in_f32. */
 
 /** What stands beside a 16-bit value. */
 typedef enum cz_master {
