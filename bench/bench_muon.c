@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Muon over the matrices of layers of GPT-2 124M: a step of one thread beside the products that it
- * makes, all of them whole, by OpenBLAS on one thread; and two ranks that are threads, each with
- * its own matrices, beside two that both step all of them. */
+/* Muon over the matrices of layers of GPT-2 124M: a step of one thread beside the products that the
+ * paper has it make, all of them whole, by OpenBLAS on one thread; and two ranks that are threads,
+ * each with its own matrices, beside two that both have the mean of all and step all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +184,9 @@ static cz_status step_both(cz_group *group, bench *b, const rank *mine, int roun
     if (notes)
         b->samples.ours[round] = bench_seconds() - begin;
     begin = bench_seconds();
+    for (int m = 0; m < MATRICES; m++)
+        CZ_TRY(
+            cz_all_reduce(group, mine->s.gradients[m], count_of(b, m), CZ_F32, CZ_AVERAGE, NULL));
     CZ_TRY(cz_optim_step(mine->all, NULL, NULL));
     CZ_TRY(cz_barrier(group, NULL));
     if (notes)
@@ -191,7 +194,7 @@ static cz_status step_both(cz_group *group, bench *b, const rank *mine, int roun
     return CZ_OK;
 }
 
-/* Gradients and values come and go by the sharded step only: a part of the time that is its own. */
+/* The gradients' mean is in both times. */
 static cz_status rank_body(cz_group *group, void *context)
 {
     bench *b = context;

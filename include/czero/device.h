@@ -43,13 +43,15 @@ typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, co
 
 /** A product of dense matrices, row by row in memory: c = alpha a b + beta addend. */
 typedef struct cz_matmul {
-    size_t size; /**< of this struct in the library: a later field is there if it is as large */
+    /** of this struct in the library: a later field is there if it is as large */
+    size_t size;
     int64_t rows, columns, inner; /**< c is rows x columns, a rows x inner, b inner x columns */
     bool transposed_a;            /**< a is in memory as inner x rows */
     bool transposed_b;            /**< b is in memory as columns x inner */
-    double alpha, beta;           /**< rounded to the type */
-    /** Where they are one matrix, of which one is transposed, c is symmetric, to the last bit, and
-     *  the addend is so, too: half of the products will do. */
+    /** c is symmetric but for rounding, as of a matrix and its transpose, or of two symmetric ones
+     *  that commute; so is the addend. What is above the diagonal is computed, and is below it. */
+    bool symmetric;
+    double alpha, beta; /**< rounded to the type */
     const void *a, *b;
     const void *addend; /**< of c's shape, may be c; NULL: none */
     void *c;            /**< overlaps with nothing else */

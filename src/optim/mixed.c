@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Updates where values, gradients or state are of another type than the one in which rules compute.
- * What is of another one kernels get as tiles in f32, made and brought back while all of
- * it is in a cache: memory is gone through once. Rules over whole tensors get all of it at once. */
+/* Updates where values, gradients or state are of another type than the one in which rules
+ * compute. What is of another one kernels get as tiles in f32, which are made, and brought back,
+ * while all of it is in a cache: memory is gone through once. Rules over whole tensors get all of
+ * it at once. */
 #include "base/fingerprint.h"
 #include "optim/object.h"
 

@@ -113,7 +113,9 @@ static double ratio_of(int adjust, double rows, double columns)
     }
 }
 
-/* ---- scratch memory: two of the matrix's shape, two of the products of its smaller side ---- */
+/* ---- scratch memory: two of the matrix's shape, some squares of its smaller side ---- */
+
+enum { SQUARES = 4, AT_ONCE = 3 /* steps */ };
 
 typedef struct places {
     size_t matrix, square; /* bytes of each, whole cache lines */
@@ -135,8 +137,21 @@ static places find_places(const cz_tensor *param)
     const size_t size = cz_dtype_size(param->dtype), side = (size_t)smaller_side(param);
     places p = {whole_lines((size_t)cz_tensor_count(param) * size), whole_lines(side * side * size),
                 CZ_MATMUL_SCRATCH};
-    p.all += 2 * p.matrix + 2 * p.square;
+    p.all += 2 * p.matrix + SQUARES * p.square;
     return p;
+}
+
+/* Operations in the products of a step: of a symmetric one half of them. */
+double cz__muon_cost(const cz_tensor *param, void *context)
+{
+    const double side = (double)smaller_side(param), count = (double)cz_tensor_count(param);
+    const double squares = side * side * side, of_x = side * count;
+    double cost = 0;
+    for (int left = (int)hypers[NS_STEPS].initial, some; left > 0; left -= some) {
+        some = left < AT_ONCE ? left : AT_ONCE;
+        cost += 3 * of_x + (4 * some - 3) * squares;
+    }
+    return cost;
 }
 
 static size_t scratch_bytes(const cz_tensor *param, void *context)
@@ -146,58 +161,137 @@ static size_t scratch_bytes(const cz_tensor *param, void *context)
 
 /* ---- a step ---- */
 
+/* Matrices of one type, on one device. */
+typedef struct matrices {
+    const cz_device *device;
+    cz_dtype dtype;
+    int64_t rows, columns, side; /* of x; the smaller one, that of squares */
+    void *scratch;
+} matrices;
+
 /* The reciprocal of a tiny divisor is no number of the type. */
-static void divide(const cz_device *device, const cz_tensor *param, double divisor, void *x)
+static void divide(const matrices *m, double divisor, void *x)
 {
     const double tiny = 0x1p-100;
-    const int64_t count = cz_tensor_count(param);
+    const int64_t count = m->rows * m->columns;
     if (divisor < tiny) {
-        (void)device->scale(NULL, param->dtype, 1 / tiny, count, x);
+        (void)m->device->scale(NULL, m->dtype, 1 / tiny, count, x);
         divisor /= tiny;
     }
-    (void)device->scale(NULL, param->dtype, 1 / divisor, count, x);
+    (void)m->device->scale(NULL, m->dtype, 1 / divisor, count, x);
 }
 
-/* x becomes nearly orthogonal; y is room for another one of its shape. On the smaller side: for a
- * tall matrix x^T x stands on the right. Returns where the outcome is. */
-static void *orthogonalize(const cz_device *device, const cz_tensor *param, const double *c,
-                           void *x, void *y, char *rest)
+/* to = alpha left right + beta addend, of squares, which are symmetric and commute: polynomials of
+ * one. */
+static void multiply_squares(const matrices *m, double alpha, const void *left, const void *right,
+                             double beta, const void *addend, void *to)
 {
-    const size_t square = find_places(param).square;
-    const int64_t rows = param->shape[0], columns = param->shape[1], side = smaller_side(param);
-    const bool tall = rows > columns;
-    void *gram = rest, *polynomial = rest + square, *scratch = rest + 2 * square;
+    const cz_matmul product = {.size = sizeof product,
+                               .rows = m->side,
+                               .columns = m->side,
+                               .inner = m->side,
+                               .symmetric = true,
+                               .alpha = alpha,
+                               .beta = beta,
+                               .a = left,
+                               .b = right,
+                               .addend = addend,
+                               .c = to,
+                               .scratch = m->scratch};
+    (void)m->device->matmul(NULL, m->dtype, &product);
+}
+
+/* gram = x x^T; of a tall matrix x^T x. */
+static void square(const matrices *m, const void *x, void *gram)
+{
+    const bool tall = m->rows > m->columns;
+    const cz_matmul product = {.size = sizeof product,
+                               .rows = m->side,
+                               .columns = m->side,
+                               .inner = tall ? m->rows : m->columns,
+                               .transposed_a = tall,
+                               .transposed_b = !tall,
+                               .symmetric = true,
+                               .alpha = 1,
+                               .a = x,
+                               .b = x,
+                               .c = gram,
+                               .scratch = m->scratch};
+    (void)m->device->matmul(NULL, m->dtype, &product);
+}
+
+/* y = polynomial x + beta x; of a tall matrix x polynomial + beta x. */
+static void apply(const matrices *m, const void *polynomial, double beta, const void *x, void *y)
+{
+    const bool tall = m->rows > m->columns;
+    const cz_matmul product = {.size = sizeof product,
+                               .rows = m->rows,
+                               .columns = m->columns,
+                               .inner = m->side,
+                               .alpha = 1,
+                               .beta = beta,
+                               .a = tall ? x : polynomial,
+                               .b = tall ? polynomial : x,
+                               .addend = x,
+                               .c = y,
+                               .scratch = m->scratch};
+    (void)m->device->matmul(NULL, m->dtype, &product);
+}
+
+static void swap(void **a, void **b)
+{
+    void *other = *a;
+    *a = *b;
+    *b = other;
+}
+
+/* Some steps at once: x is multiplied by a polynomial of its gram, made of squares alone. A step
+ * multiplies x by q + a 1, with q = b gram + c gram^2, and so the gram by its square. After several
+ * the factor of x is polynomial + share 1. For a few it is as exact as one by one: what rounding
+ * does to a small eigenvalue of the gram grows as the square of what it does to one of x. */
+static void make_steps(const matrices *m, int steps, const double *c, const void *x, void *y,
+                       void *squares[SQUARES])
+{
+    const double a = c[CZ__MUON_A];
+    void *gram = squares[0], *q = squares[1], *polynomial = squares[2], *room = squares[3];
+    double share = 1;
+    square(m, x, gram);
+    for (int step = 0; step < steps; step++) {
+        multiply_squares(m, c[CZ__MUON_C], gram, gram, c[CZ__MUON_B], gram, q);
+        if (step > 0) { /* (q + a) (polynomial + share) */
+            const double sum[CZ_RULE_COEFFICIENTS] = {
+                [CZ__MUON_RATE] = share, [CZ__MUON_DECAY] = 1};
+            multiply_squares(m, 1, q, polynomial, a, polynomial, room);
+            m->device->find_update("muon", m->dtype, m->dtype, m->dtype)(
+                NULL, m->side * m->side, room, q, (void *[]){NULL}, sum, 0);
+            swap(&room, &polynomial);
+        }
+        if (step < steps - 1) { /* (q + a) gram (q + a) */
+            multiply_squares(m, 1, q, gram, a, gram, room);
+            multiply_squares(m, 1, room, q, a, room, gram);
+        }
+        if (step == 0)
+            swap(&q, &polynomial);
+        share *= a;
+    }
+    apply(m, polynomial, share, x, y);
+}
+
+/* x becomes nearly orthogonal; y is room for another one of its shape. On the smaller side. Returns
+ * where the outcome is. */
+static void *orthogonalize(const matrices *m, const double *c, void *x, void *y, char *rest,
+                           size_t square_bytes)
+{
+    void *squares[SQUARES];
     double norm = 0;
-    (void)cz__root_of_squares(device, param->dtype, rows * columns, x, &norm);
-    divide(device, param, norm < c[CZ__MUON_EPS] ? c[CZ__MUON_EPS] : norm, x); /* NaN stays */
-    for (int step = 0; step < (int)c[CZ__MUON_STEPS]; step++) {
-        cz_matmul m = {.size = sizeof m, .rows = side, .columns = side, .scratch = scratch};
-        m.inner = tall ? rows : columns;
-        m.transposed_a = tall;
-        m.transposed_b = !tall;
-        m.alpha = 1;
-        m.a = m.b = x;
-        m.c = gram;
-        (void)device->matmul(NULL, param->dtype, &m);
-        m.inner = side;
-        m.alpha = c[CZ__MUON_C];
-        m.beta = c[CZ__MUON_B];
-        m.a = m.b = m.addend = gram;
-        m.c = polynomial;
-        (void)device->matmul(NULL, param->dtype, &m);
-        m.rows = rows;
-        m.columns = columns;
-        m.transposed_a = m.transposed_b = false;
-        m.alpha = 1;
-        m.beta = c[CZ__MUON_A];
-        m.a = tall ? x : polynomial;
-        m.b = tall ? polynomial : x;
-        m.addend = x;
-        m.c = y;
-        (void)device->matmul(NULL, param->dtype, &m);
-        void *last = x;
-        x = y;
-        y = last;
+    for (int k = 0; k < SQUARES; k++)
+        squares[k] = rest + (size_t)k * square_bytes;
+    (void)cz__root_of_squares(m->device, m->dtype, m->rows * m->columns, x, &norm);
+    divide(m, norm < c[CZ__MUON_EPS] ? c[CZ__MUON_EPS] : norm, x); /* NaN stays */
+    for (int left = (int)c[CZ__MUON_STEPS], some; left > 0; left -= some) {
+        some = left < AT_ONCE ? left : AT_ONCE;
+        make_steps(m, some, c, x, y, squares);
+        swap(&x, &y);
     }
     return x;
 }
@@ -205,20 +299,24 @@ static void *orthogonalize(const cz_device *device, const cz_tensor *param, cons
 static void update_tensor(const cz_tensor_update *update)
 {
     const cz_tensor *param = update->param;
-    const cz_device *device = cz__device_of(param);
     const cz_dtype type = param->dtype;
-    const int64_t count = cz_tensor_count(param);
-    const size_t matrix = find_places(param).matrix;
-    char *x = update->scratch, *y = x + matrix;
+    const int64_t rows = param->shape[0], columns = param->shape[1], count = rows * columns;
+    const places p = find_places(param);
+    char *x = update->scratch, *y = x + p.matrix, *rest = y + p.matrix;
+    const matrices m = {.device = cz__device_of(param),
+                        .dtype = type,
+                        .rows = rows,
+                        .columns = columns,
+                        .side = smaller_side(param),
+                        .scratch = rest + SQUARES * p.square};
     double c[CZ_RULE_COEFFICIENTS];
     memcpy(c, update->coefficients, sizeof c);
-    c[CZ__MUON_RATE] *=
-        ratio_of((int)c[CZ__MUON_ADJUST], (double)param->shape[0], (double)param->shape[1]);
-    device->find_update("muon_moves", type, type, type)(
+    c[CZ__MUON_RATE] *= ratio_of((int)c[CZ__MUON_ADJUST], (double)rows, (double)columns);
+    m.device->find_update("muon_moves", type, type, type)(
         NULL, count, param->data, update->grad, (void *[]){update->slots[0], x}, c, update->flags);
-    const void *move = orthogonalize(device, param, c, x, y, y + matrix);
-    device->find_update("muon", type, type, type)(NULL, count, param->data, move, (void *[]){NULL},
-                                                  c, update->flags);
+    const void *move = orthogonalize(&m, c, x, y, rest, p.square);
+    m.device->find_update("muon", type, type, type)(NULL, count, param->data, move,
+                                                    (void *[]){NULL}, c, update->flags);
 }
 
 const cz_rule *cz__rule_muon(void)

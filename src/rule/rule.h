@@ -122,4 +122,8 @@ const cz_rule *cz__rule_schedule_free_adamw(void);
 const cz_rule *cz__rule_adam_mini(void);
 const cz_rule *cz__rule_muon(void);
 
+/* What a step of Muon costs with the default number of Newton's steps: operations in its matrix
+ * products. */
+double cz__muon_cost(const cz_tensor *param, void *context);
+
 #endif

@@ -160,8 +160,10 @@ static void try_all(cz_dtype dtype, const sizes *s, int form, bool symmetric)
     const size_t bytes = (size_t)(s->rows * s->columns) * cz_dtype_size(dtype);
     operands o;
     make(&o, dtype, s, form);
-    if (symmetric)
+    if (symmetric) {
         o.m.b = o.m.a;
+        o.m.symmetric = true;
+    }
     for (int64_t i = 0; symmetric && i < s->rows; i++)
         for (int64_t j = 0; j < i; j++) {
             set(dtype, o.addend, i * s->rows + j, get(dtype, o.addend, j * s->rows + i));

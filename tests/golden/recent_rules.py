@@ -265,6 +265,11 @@ def product(F, alpha, a, b, beta=None, addend=None):
     return F(alpha) * total if addend is None else F(beta) * addend + F(alpha) * total
 
 
+def symmetric(x):
+    """What is above the diagonal, below it, too."""
+    return np.triu(x) + np.triu(x, 1).T
+
+
 def kernel_muon(p, g, s, h, t, F):
     b = lerp(s.get("momentum_buffer", F(0) * g), g, F(1 - h["momentum"]))
     s["momentum_buffer"] = b
@@ -272,10 +277,19 @@ def kernel_muon(p, g, s, h, t, F):
     x = (lerp(g, b, F(h["momentum"])) if h["nesterov"] else b).reshape(shape)
     x = x * F(1 / max(math.sqrt(squares(x.reshape(-1))), h["eps"]))
     tall = shape[0] > shape[1]
-    for _ in range(h["ns_steps"]):
-        gram = product(F, 1, x.T, x) if tall else product(F, 1, x, x.T)
-        polynomial = product(F, h["ns_c"], gram, gram, h["ns_b"], gram)
-        x = product(F, 1, *((x, polynomial) if tall else (polynomial, x)), h["ns_a"], x)
+    for left in range(h["ns_steps"], 0, -3):  # up to three steps at once
+        gram = symmetric(product(F, 1, x.T, x) if tall else product(F, 1, x, x.T))
+        share = 1.0
+        for step in range(min(left, 3)):
+            q = symmetric(product(F, h["ns_c"], gram, gram, h["ns_b"], gram))
+            if step == 0:
+                polynomial = q
+            else:
+                polynomial = symmetric(product(F, 1, q, polynomial, h["ns_a"], polynomial)) * F(1) + F(share) * q
+            half = symmetric(product(F, 1, q, gram, h["ns_a"], gram))
+            gram = symmetric(product(F, 1, half, q, h["ns_a"], half))
+            share *= h["ns_a"]
+        x = product(F, 1, *((x, polynomial) if tall else (polynomial, x)), share, x)
     rate = F(-h["lr"] * ratio(h, shape))
     return p * F(1 - h["lr"] * h["weight_decay"]) + rate * x.reshape(-1)
 

@@ -3,6 +3,7 @@
  * matrices that lack rank; what it refuses. */
 #include "czero/optim.h"
 #include "device/levels.h"
+#include "rule/rule.h"
 #include "support/cz_test.h"
 
 #include <math.h>
@@ -210,6 +211,20 @@ TEST(every_option)
         }
         compare(bits % 2 ? CZ_F64 : CZ_F32, 11, 19, &o);
         compare(bits % 2 ? CZ_F32 : CZ_F64, 19, 11, &o);
+    }
+}
+
+/* By the products of one chunk of three steps and one of two, in cubes of the smaller side. */
+TEST(what_a_matrix_costs)
+{
+    static const struct {
+        int64_t rows, columns;
+        double cubes;
+    } cases[] = {{100, 100, 20}, {100, 400, 38}, {400, 100, 38}, {100, 300, 32}, {1, 100, 614}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const cz_tensor t = {NULL, CZ_F32, CZ_DENSE, 2, {cases[k].rows, cases[k].columns}, NULL};
+        const double side = (double)(t.shape[0] < t.shape[1] ? t.shape[0] : t.shape[1]);
+        assert_true(cz__muon_cost(&t, NULL) == cases[k].cubes * side * side * side);
     }
 }
 

@@ -25,11 +25,6 @@ typedef void (*cz__matmul_kernel)(const cz_matmul *product);
 /* What is below the diagonal of a square matrix of `count` rows becomes what is above it. */
 typedef void (*cz__mirror_kernel)(int64_t count, void *matrix);
 
-/* Is c symmetric, so that half of it has to be computed? */
-static inline bool cz__matmul_is_symmetric(const cz_matmul *product)
-{
-    return product->a == product->b && product->transposed_a != product->transposed_b;
-}
 /* averages[i] += weight * (values[i] - averages[i]), in their type. */
 typedef void (*cz__average_kernel)(double weight, int64_t count, const void *values,
                                    void *averages);

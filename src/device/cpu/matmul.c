@@ -31,13 +31,13 @@ static double begin(const cz_matmul *m, size_t size)
         const CBLAS_TRANSPOSE a = m->transposed_a ? CblasTrans : CblasNoTrans;                     \
         const CBLAS_TRANSPOSE b = m->transposed_b ? CblasTrans : CblasNoTrans;                     \
         const type alpha = (type)m->alpha, beta = (type)begin(m, sizeof(type));                    \
-        if (cz__matmul_is_symmetric(m)) {                                                          \
+        if (m->symmetric && m->a == m->b && a != b)                                                \
             syrk(CblasRowMajor, CblasUpper, a, rows, inner, alpha, m->a, row_a, beta, m->c, rows); \
-            cz__cpu_kernels_chosen()->mirror[dtype](rows, m->c);                                   \
-        } else {                                                                                   \
+        else                                                                                       \
             gemm(CblasRowMajor, a, b, rows, columns, inner, alpha, m->a, row_a, m->b, row_b, beta, \
                  m->c, columns);                                                                   \
-        }                                                                                          \
+        if (m->symmetric)                                                                          \
+            cz__cpu_kernels_chosen()->mirror[dtype](rows, m->c);                                   \
     }
 
 PRODUCT(float, f32, CZ_F32, cblas_sgemm, cblas_ssyrk)

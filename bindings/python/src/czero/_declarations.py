@@ -270,6 +270,7 @@ class cz_matmul(Struct):
         ("inner", c_int64),
         ("transposed_a", c_bool),
         ("transposed_b", c_bool),
+        ("symmetric", c_bool),
         ("alpha", c_double),
         ("beta", c_double),
         ("a", c_void_p),

@@ -71,12 +71,11 @@ CZ_BODY void CZ_TYPED(multiply_block)(const cz_matmul *m, int64_t top, int64_t r
                                       int64_t columns, int64_t depth, const REAL *panels_a,
                                       const REAL *panels_b, REAL beta, const REAL *addend)
 {
-    const bool symmetric = cz__matmul_is_symmetric(m);
     _Alignas(VECTOR) REAL tile[MR * NR];
     for (int64_t j = 0; j < columns; j += NR)
         for (int64_t i = 0; i < rows; i += MR) {
             const int64_t at = (top + i) * m->columns + left + j;
-            if (symmetric && left + j + NR <= top + i)
+            if (m->symmetric && left + j + NR <= top + i)
                 break;
             CZ_TYPED(multiply_panels)(depth, panels_a + i * depth, panels_b + j * depth, tile);
             CZ_TYPED(put_tile)
@@ -89,7 +88,6 @@ CZ_BODY void CZ_TYPED(multiply_block)(const cz_matmul *m, int64_t top, int64_t r
 CZ_BODY void CZ_TYPED(multiply_depth)(const cz_matmul *m, int64_t k, int64_t depth, REAL beta,
                                       const REAL *addend)
 {
-    const bool symmetric = cz__matmul_is_symmetric(m);
     const int64_t next_a = m->transposed_a ? 1 : m->inner, along_a = m->transposed_a ? m->rows : 1;
     const int64_t next_b = m->transposed_b ? m->inner : 1;
     const int64_t along_b = m->transposed_b ? 1 : m->columns;
@@ -100,7 +98,7 @@ CZ_BODY void CZ_TYPED(multiply_depth)(const cz_matmul *m, int64_t k, int64_t dep
         CZ_TYPED(pack)(NR, columns, depth, b + left * next_b, next_b, along_b, panels_b);
         for (int64_t top = 0; top < m->rows; top += ROWS) {
             const int64_t rows = m->rows - top < ROWS ? m->rows - top : ROWS;
-            if (symmetric && left + columns <= top)
+            if (m->symmetric && left + columns <= top)
                 break;
             CZ_TYPED(pack)(MR, rows, depth, a + top * next_a, next_a, along_a, panels_a);
             CZ_TYPED(multiply_block)
@@ -118,7 +116,7 @@ CZ_MATMUL(TYPE)
         (product, k, depth, k > 0 ? 1 : (REAL)product->beta, k > 0 ? product->c : product->addend);
         k += depth;
     } while (k < product->inner);
-    if (cz__matmul_is_symmetric(product))
+    if (product->symmetric)
         CZ_KERNEL(CZ_PASTE(mirror, TYPE))(product->rows, product->c);
 }
 
