@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """bench/torch/host.py OUT [ROUNDS [MILLIONS [THREADS]]]: a step of AdamW over bfloat16 values and
-gradients with masters and moments in f32, in the host's memory: HostOptimizer, and by hand PyTorch's
-fused AdamW and DeepSpeed's CPUAdam (where it is installed) over f32 masters, beside a plain mix of
-the same reads and writes. In turns, in one process; ratios are medians of those of the rounds. Then
-the same elements dealt out to 8 processes. Leaves OUT.
+gradients with masters and moments in f32, in the host's memory: HostOptimizer, and by hand
+PyTorch's fused AdamW and DeepSpeed's CPUAdam (where it is installed) over f32 masters, beside a
+plain mix of the same reads and writes. In turns, in one process; ratios are medians of those of the
+rounds. Then the same elements dealt out to 8 processes. Leaves OUT.
 
-By hand means what trainers do: gradients are widened into those of the masters, the optimizer steps,
-masters are narrowed into the values.
+By hand means what trainers do: gradients are widened into those of the masters, the optimizer
+steps, masters are narrowed into the values.
 """
 import json
 import math
@@ -47,7 +47,8 @@ class Host:
     """All gradients are there when the step begins."""
 
     def __init__(self, values, gradients, threads, max_norm=None):
-        self.values, self.gradients = [v.detach().clone().requires_grad_() for v in values], gradients
+        self.values = [value.detach().clone().requires_grad_() for value in values]
+        self.gradients = gradients
         self.optimizer = HostOptimizer(self.values, "adamw", lr=LR, threads=threads,
                                        max_norm=max_norm, overlap=False)
 
@@ -62,7 +63,8 @@ class Backward:
     timed is the step that follows."""
 
     def __init__(self, values, gradients, threads, max_norm, seconds):
-        self.values, self.gradients = [v.detach().clone().requires_grad_() for v in values], gradients
+        self.values = [value.detach().clone().requires_grad_() for value in values]
+        self.gradients = gradients
         self.optimizer = HostOptimizer(self.values, "adamw", lr=LR, threads=threads,
                                        max_norm=max_norm)
         self.seconds = seconds

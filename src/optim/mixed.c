@@ -52,34 +52,34 @@ static void bring_back(const cz_device *device, cz_dtype dtype, void *to, const 
 
 /* ---- whole tensors: after the rule's own scratch memory rows of all elements ---- */
 
-static size_t own_scratch_bytes(const cz_optim *optim, int64_t param)
-{
-    const cz_rule *rule = cz__optim_rule_of(optim, param);
-    cz_tensor given = *cz__model_value(optim->model, param);
-    given.dtype = optim->dtype;
-    return rule->scratch_bytes ? cz__slot_bytes(rule->scratch_bytes(&given, rule->context)) : 0;
-}
-
-static size_t tensor_row_bytes(const cz_optim *optim, int64_t param)
-{
-    return cz__slot_bytes((size_t)cz_tensor_count(cz__model_value(optim->model, param)) *
-                          sizeof(float));
-}
-
-size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param)
-{
-    const size_t count =
-        optim->is_mixed ? 2 + (size_t)cz__optim_use_of(optim, param)->slot_count : 0;
-    return own_scratch_bytes(optim, param) + count * tensor_row_bytes(optim, param);
-}
-
 static rows find_rows(const cz_optim *optim, const cz__local_span *span, int part)
 {
     char *scratch = cz__optim_scratch(optim, span->device, part);
     if (!cz__optim_use(optim, span->group)->rule->update_tensor)
         return (rows){scratch, CZ__ROW * sizeof(float)};
-    return (rows){scratch + own_scratch_bytes(optim, span->param),
-                  tensor_row_bytes(optim, span->param)};
+    return (rows){scratch + cz__optim_own_scratch_bytes(optim, span->param),
+                  cz__optim_row_bytes(optim, span->param)};
+}
+
+void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
+                             const void *gradient, void *const *slots, const cz__prepared *prepared,
+                             int part)
+{
+    const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
+    cz_tensor tensor = *cz__model_value(optim->model, param);
+    tensor.data = value;
+    tensor.dtype = optim->dtype;
+    const cz_tensor_update update = {
+        .size = sizeof update,
+        .param = &tensor,
+        .grad = gradient,
+        .slots = slots,
+        .coefficients = prepared->coefficients,
+        .flags = prepared->flags,
+        .scratch = cz__optim_scratch(optim, device, part),
+        .context = cz__optim_rule_of(optim, param)->context,
+    };
+    cz__optim_rule_of(optim, param)->update_tensor(&update);
 }
 
 /* ---- updates ---- */

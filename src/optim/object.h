@@ -212,6 +212,9 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
 /* Scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
 void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
+/* What the rule of a whole tensor asks for of it, and a row of all its elements in f32. */
+size_t cz__optim_own_scratch_bytes(const cz_optim *optim, int64_t param);
+size_t cz__optim_row_bytes(const cz_optim *optim, int64_t param);
 /* As cz__optim_slot_address(). */
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
                              int slot, int64_t element);
@@ -329,8 +332,6 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
     const size_t rows = 2 + (size_t)optim->slot_count;
     return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
 }
-/* The same of a whole tensor: what its rule asks for, and room for copies in f32. */
-size_t cz__optim_tensor_scratch_bytes(const cz_optim *optim, int64_t param);
 /* A rule over a whole tensor, of which everything is in the type in which it computes. */
 void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
                              const void *gradient, void *const *slots, const cz__prepared *prepared,

@@ -348,6 +348,28 @@ static bool wants_scratch(const cz_rule *rule)
     return rule->update_tensor && rule->scratch_bytes;
 }
 
+size_t cz__optim_own_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
+    cz_tensor given = *cz__model_value(optim->model, param);
+    given.dtype = optim->dtype;
+    return rule->scratch_bytes ? cz__slot_bytes(rule->scratch_bytes(&given, rule->context)) : 0;
+}
+
+size_t cz__optim_row_bytes(const cz_optim *optim, int64_t param)
+{
+    return cz__slot_bytes((size_t)cz_tensor_count(cz__model_value(optim->model, param)) *
+                          sizeof(float));
+}
+
+/* Of a whole tensor: its rule's, and rows for copies in f32. */
+static size_t tensor_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const size_t count =
+        optim->is_mixed ? 2 + (size_t)cz__optim_use_of(optim, param)->slot_count : 0;
+    return cz__optim_own_scratch_bytes(optim, param) + count * cz__optim_row_bytes(optim, param);
+}
+
 /* The most that a whole tensor on a device needs, or tiles. */
 static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
                             const cz_device *device)
@@ -358,8 +380,7 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_rule *rule = optim->groups[shard->spans[s].group].rule;
         const bool asks = rule->update_tensor && shard->spans[s].device == device;
-        const size_t bytes =
-            asks ? cz__optim_tensor_scratch_bytes(optim, shard->spans[s].param) : 0;
+        const size_t bytes = asks ? tensor_scratch_bytes(optim, shard->spans[s].param) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -87,27 +87,6 @@ static void find_memory(cz__span_memory *memory, const cz_optim *optim, const cz
             in_use >> e & 1u ? slots[e] + first * cz__optim_slot_size(optim, param, e) : NULL;
 }
 
-void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
-                             const void *gradient, void *const *slots, const cz__prepared *prepared,
-                             int part)
-{
-    const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
-    cz_tensor tensor = *cz__model_value(optim->model, param);
-    tensor.data = value;
-    tensor.dtype = optim->dtype;
-    const cz_tensor_update update = {
-        .size = sizeof update,
-        .param = &tensor,
-        .grad = gradient,
-        .slots = slots,
-        .coefficients = prepared->coefficients,
-        .flags = prepared->flags,
-        .scratch = cz__optim_scratch(optim, device, part),
-        .context = cz__optim_rule_of(optim, param)->context,
-    };
-    cz__optim_rule_of(optim, param)->update_tensor(&update);
-}
-
 /* The average of a whole tensor, in tiles of its type. */
 static void average_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
                            double weight, int part)

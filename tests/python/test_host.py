@@ -17,7 +17,6 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import czero
 import czero.torch
-from czero import _arrays
 from czero.torch import HostOptimizer, host, transfers
 from ranks import Ranks
 

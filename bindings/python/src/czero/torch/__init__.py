@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A drop-in for PyTorch's ZeroRedundancyOptimizer, an optimizer whose state is in the host's memory,
-and groups over PyTorch's process groups::
+"""A drop-in for PyTorch's ZeroRedundancyOptimizer, an optimizer whose state is in the host's
+memory, and groups over PyTorch's process groups::
 
     from czero.torch import ZeroRedundancyOptimizer     # was torch.distributed.optim
     from czero.torch import HostOptimizer

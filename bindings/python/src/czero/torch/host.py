@@ -472,8 +472,8 @@ class HostOptimizer(torch.optim.Optimizer):
             self._types["master"] != "none" and not self._optim._whole
 
     def load_state_dict(self, state_dict):
-        """Take a state from :meth:`state_dict`, or from an optimizer of PyTorch's for the same rule:
-        what it has in 16 bits is widened, masters that it has not begin as the values.
+        """Take a state from :meth:`state_dict`, or from an optimizer of PyTorch's for the same
+        rule: what it has in 16 bits is widened, masters that it has not begin as the values.
 
         Raises:
             ValueError: other numbers of groups or parameters, or a state that the rule cannot have.
@@ -503,10 +503,10 @@ class HostOptimizer(torch.optim.Optimizer):
                     value = _local(value).detach().to("cpu").contiguous()
                     kept.append(value)
                     one[name] = _view(value)
+        name = self._optim.model.name
         self._optim.load_state_dict({
             "rule": self._rule, "state": taken,
-            "param_groups": {str(number): {"params": [self._optim.model.name(p) for p in one.params],
-                                           **dict(one)}
+            "param_groups": {str(number): {"params": [name(p) for p in one.params], **dict(one)}
                              for number, one in enumerate(self._optim.param_groups)}})
         self.state.clear()
         for place in range(len(self._params)):
