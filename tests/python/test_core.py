@@ -422,6 +422,58 @@ class Training(Bits):
             for rank in czero.launch(lambda group: train(group, **options), 2):
                 self.assertEqual(rank, alone)
 
+    def test_loss_scale_is_that_of_a_loop_by_hand_on_any_number_of_ranks(self):
+        bad = {3: 0, 4: 1, 9: 1}  # the step, and the rank whose gradient is infinite in it
+
+        def train(group, overlap=None):
+            model, scale = czero.Model(), czero.LossScale(1024, interval=2)
+            values, gradients = np.ones(40, np.float32), np.zeros(40, np.float32)
+            model.add("w", values, gradients)
+            zero, ddp = None, None
+            if overlap:
+                ddp = czero.DDP(group, model)
+                zero = czero.Zero(group, model, "sgd", lr=0.5, ddp=ddp)
+                zero.set_overlap(overlap, loss_scale=scale)
+            else:
+                zero = czero.Zero(group, model, "sgd", lr=0.5)
+            seen = []
+            for step in range(12):
+                if step == 6:  # a stop in the middle
+                    saved, scale_again = scale.state_dict(), scale
+                    scale_again.load_state_dict({**saved, "good_steps": 0, "scale": 1.0})
+                    scale_again.load_state_dict(saved)
+                if ddp:
+                    ddp.begin()
+                gradients[:] = 0.25 * scale.scale
+                if bad.get(step, -1) % group.size == group.rank and step in bad:
+                    gradients[7] = np.inf
+                if ddp:
+                    ddp.mark_ready("w")
+                    ddp.finish()
+                else:
+                    zero.step(loss_scale=scale)
+                seen.append((scale.scale, scale.good_steps, float(values[7])))
+            return seen, zero.skip_count
+        scale, good, value, expected = 1024.0, 0, 1.0, []
+        for step in range(12):
+            if step in bad:
+                scale, good = scale / 2, 0
+            else:
+                value, good = value - 0.125, good + 1
+                if good == 2:
+                    scale, good = scale * 2, 0
+            expected.append((scale, good, value))
+        for ranks in (1, 2, 3):
+            for overlap in (None, "step"):
+                for seen, skipped in czero.launch(lambda group: train(group, overlap), ranks):
+                    self.assertEqual(seen, expected)
+                    self.assertEqual(skipped, 3)
+        model = czero.Model({"w": (np.ones(4, np.float32), np.ones(4, np.float32))})
+        with self.assertRaisesRegex(czero.ArgumentError, "backoff 2, wanted is 0 to 1"):
+            czero.Optim(model, "sgd", lr=1.0).step(loss_scale=czero.LossScale(backoff=2))
+        with self.assertRaisesRegex(czero.ArgumentError, "here are scale"):
+            czero.LossScale().load_state_dict({"scale": 1.0})
+
     def test_plans_are_what_is_measured(self):
         def body(group):
             return czero.Zero(group, make_model()[0], "adamw").state_bytes

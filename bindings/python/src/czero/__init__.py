@@ -28,7 +28,7 @@ from .group import Group, Work, launch
 from .hooking import PostLocalSGD, PowerSGD, hooks
 from .join import Join, Joinable
 from .model import Model
-from .optim import Optim, ParamGroup, Step, Zero, rules
+from .optim import LossScale, Optim, ParamGroup, Step, Zero, rules
 from .parts import Parts
 from .planning import plan
 from .rule import Rule
@@ -44,8 +44,8 @@ def build_info():
 
 __all__ = [
     "Archive", "ArgumentError", "Averager", "Bucket", "Checkpoint", "DDP", "Error", "FileError",
-    "FormatError", "Group", "InternalError", "Join", "Joinable", "Loaded", "MismatchError", "Model",
-    "Optim", "OutOfMemoryError", "ParamGroup", "Parts", "PeerError", "PostLocalSGD", "PowerSGD",
+    "FormatError", "Group", "InternalError", "Join", "Joinable", "Loaded", "LossScale", "MismatchError",
+    "Model", "Optim", "OutOfMemoryError", "ParamGroup", "Parts", "PeerError", "PostLocalSGD", "PowerSGD",
     "Rule", "Sampler", "StateError", "Step", "UnsupportedError", "WaitTimeoutError", "Work", "Zero",
     "build_info", "hooks", "launch", "plan", "rules", "sched",
 ]

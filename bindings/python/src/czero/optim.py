@@ -41,6 +41,57 @@ class Step(typing.NamedTuple):
     skipped: bool
 
 
+class LossScale:
+    """A factor by which a program multiplies its loss, and so its gradients, so that small ones do
+    not vanish in 16 bits. A step that is given it divides by it, skips the update where a gradient
+    is not finite, and changes it as PyTorch's GradScaler does, alike on all ranks::
+
+        scale = czero.LossScale()
+        … backward of loss * scale.scale …
+        zero.step(loss_scale=scale)
+
+    Args:
+        scale: to begin with, above 0.
+        growth: `scale` is multiplied by it after `interval` steps in a row with finite gradients.
+        backoff: it is multiplied by this where one is not finite, and the step is skipped.
+        interval: 0: `scale` stays, and skipping is left to `skip_nonfinite`.
+
+    Numbers out of range are refused by the step, with an ArgumentError.
+    """
+
+    def __init__(self, scale: float = 65536.0, *, growth: float = 2.0, backoff: float = 0.5,
+                 interval: int = 2000):
+        self._numbers = c.cz_loss_scale(scale=scale, growth=growth, backoff=backoff,
+                                        interval=interval)
+
+    @property
+    def scale(self) -> float:
+        """What the loss is to be multiplied by now."""
+        return self._numbers.scale
+
+    @property
+    def good_steps(self) -> int:
+        """Steps in a row with finite gradients since it last changed."""
+        return self._numbers.good_steps
+
+    def state_dict(self) -> dict[str, float | int]:
+        """All numbers by name, for the `common` dictionary of a checkpoint."""
+        return {name: getattr(self._numbers, name) for name in
+                ("scale", "growth", "backoff", "interval", "good_steps")}
+
+    def load_state_dict(self, values: collections.abc.Mapping[str, float | int]) -> None:
+        """Go on from :meth:`state_dict`.
+
+        Raises:
+            ArgumentError: other names. Nothing was changed.
+        """
+        if set(values) != set(self.state_dict()):
+            raise errors.ArgumentError(f"a loss scale has {', '.join(self.state_dict())}, "
+                                       f"and here are {', '.join(map(str, values)) or 'none'}")
+        given = c.cz_loss_scale(**values)
+        ctypes.pointer(self._numbers)[0] = given  # in place: passes may have its address
+
+
 class ParamGroup(collections.abc.MutableMapping):
     """The hyper-parameters of a parameter group, by name: read and set while training. A value set
     counts from the next step on; with a sharded optimizer it is to be set alike on every rank.
@@ -188,7 +239,7 @@ class _Stepping(Handle):
     def step(self, closure: collections.abc.Callable[[], float | None] | None = None, *,
              gradients: collections.abc.Sequence | None = None, max_norm: float = 0.0,
              skip_nonfinite: bool = False, norm: bool = False,
-             allow_no_gradients: bool = False) -> Step:
+             allow_no_gradients: bool = False, loss_scale: LossScale | None = None) -> Step:
         """Update the parameters. Collective if the optimizer is sharded.
 
         Args:
@@ -197,12 +248,14 @@ class _Stepping(Handle):
                 ranks raise an error with its text.
             gradients: arrays to use instead of the model's, one per parameter of the model, of the
                 same shape and type; None: skip that parameter. They may be read-only where the
-                step only reads them: not with `max_norm`, nor where it reduces them.
+                step only reads them: not with `max_norm` or `loss_scale`, nor where it reduces
+                them.
             max_norm: above 0: gradients whose L2 norm is larger are scaled down to it, in place.
             skip_nonfinite: no update on any rank where a gradient is infinite or NaN.
             norm: have the norm in the result.
             allow_no_gradients: where no trainable parameter has a gradient, on any rank, do
                 nothing; otherwise that is a StateError, since gradients were forgotten.
+            loss_scale: what gradients are divided by before they are clipped; the step changes it.
 
         Returns:
             Step: loss, norm, skipped.
@@ -219,7 +272,7 @@ class _Stepping(Handle):
                 loss[0] = math.nan if value is None else float(value)
             options.closure = type(options.closure)(thrown.guard(run))
         if gradients is not None:
-            written = bool(max_norm) or not self._only_reads
+            written = bool(max_norm) or loss_scale is not None or not self._only_reads
             for place, gradient in enumerate(gradients):
                 views.append(None if gradient is None
                              else _arrays.view(gradient, f"gradient {place}", written))
@@ -234,8 +287,10 @@ class _Stepping(Handle):
             options.gradients, options.gradient_count = array, len(views)
         options.max_norm, options.skip_nonfinite = max_norm, skip_nonfinite
         options.norm, options.allow_no_gradients = norm, allow_no_gradients
+        if loss_scale is not None:
+            options.loss_scale = ctypes.pointer(loss_scale._numbers)
         plain = (closure is None and gradients is None and not max_norm and not skip_nonfinite
-                 and not norm and not allow_no_gradients)
+                 and not norm and not allow_no_gradients and loss_scale is None)
         call(getattr(lib, self._prefix + "step")(self._ptr, None if plain else options, result),
              thrown)
         if self._table is not None:
@@ -483,7 +538,8 @@ class Zero(_Stepping):
         call(lib.cz_zero_set_weight(self._ptr, weight))
 
     def set_overlap(self, overlap: str, *, max_norm: float = 0.0, skip_nonfinite: bool = False,
-                    norm: bool = False, allow_no_gradients: bool = False) -> None:
+                    norm: bool = False, allow_no_gradients: bool = False,
+                    loss_scale: LossScale | None = None) -> None:
         """Change option `overlap`, and say with which options, as for :meth:`step`, passes make
         their steps from the next one on; alike on all ranks, between passes. Local.
 
@@ -493,9 +549,12 @@ class Zero(_Stepping):
         """
         options = c.cz_step_options(max_norm=max_norm, skip_nonfinite=skip_nonfinite, norm=norm,
                                     allow_no_gradients=allow_no_gradients)
-        given = max_norm or skip_nonfinite or norm or allow_no_gradients
+        if loss_scale is not None:
+            options.loss_scale = ctypes.pointer(loss_scale._numbers)
+        given = max_norm or skip_nonfinite or norm or allow_no_gradients or loss_scale is not None
         call(lib.cz_zero_set_overlap(self._ptr, choice("overlap", "cz_overlap", "CZ_OVERLAP_",
                                                        overlap), options if given else None))
+        self._inside = loss_scale  # whose numbers the library has the address of
 
     def trace(self) -> dict[str, tuple[int, float, int]]:
         """Where the time of this rank's steps went since it was made: (times, seconds, bytes) by
