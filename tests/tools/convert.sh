@@ -93,11 +93,7 @@ for granule in 16 7 -1; do
         for to in 1 2 3; do
             code 0 "$czero" convert granules$ranks made --ranks $to
             code 0 "$czero" verify made
-<<<<<<< HEAD
             [ $to -gt $ranks ] || same made granules$to
-=======
-            [ $to -gt $ranks ] || same made granules$to # what ranks had for themselves is there
->>>>>>> ema-rules
             code 0 "$czero" convert made again.safetensors
             cmp again.safetensors one.safetensors || fail "granules of $granule, $ranks ranks as $to"
             rm -r made again.safetensors
