@@ -39,7 +39,8 @@ static int64_t cost_of(const exchange_state *e, int64_t member)
 
 static bool before(const exchange_state *e, int a, int b)
 {
-    return e->loads[a] < e->loads[b] || (e->loads[a] == e->loads[b] && a < b);
+    const int64_t of_a = e->loads[a], of_b = e->loads[b];
+    return of_a < of_b || (of_a == of_b && a < b);
 }
 
 /* Is this nearer to half the gap, with which both would have the same? */

@@ -7,7 +7,8 @@
 
 static bool lighter(const cz__loads *loads, int a, int b)
 {
-    return loads->of[a] < loads->of[b] || (loads->of[a] == loads->of[b] && a < b);
+    const int64_t of_a = loads->of[a], of_b = loads->of[b];
+    return of_a < of_b || (of_a == of_b && a < b);
 }
 
 static void put(cz__loads *loads, int place, int rank)
