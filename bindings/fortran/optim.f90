@@ -114,6 +114,7 @@ module czero_optim
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
         integer(c_int64_t) :: seed = 0
+        integer(c_int64_t) :: u8_from = 0
     end type
 
     type, bind(C) :: optim_info

@@ -28,6 +28,15 @@ CZ_BEGIN_DECLS
  *  the name of the parameter, its step count, the slot and the element: no cut, number of ranks or
  *  of threads, and no processor changes a bit.
  *
+ *  CZ_U8 keeps moments of Adam, AdamW and Lion and the momentum of SGD in 8 bits: a code for each
+ *  element, and an f32 scale for each block of 256 elements of the parameter, from its first one on.
+ *  A block becomes f32, is updated, and is rounded to the nearest codes, while it is in a cache: the
+ *  largest element of a block is kept as it is, smaller ones to some hundredths, down to a millionth
+ *  of it. A block in which something is not finite is NaN. Dictionaries and files have the f32
+ *  numbers that codes stand for; loaded, these become the same codes. Parameters are cut between
+ *  blocks only. In the host's memory. (Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via
+ *  Block-wise Quantization", arXiv:2110.02861.)
+ *
  *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
  *  that need whole tensors get them as they are, state in the value's type. */
 
@@ -46,12 +55,15 @@ typedef struct cz_param_group {
     int64_t param_count;
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
     cz_master master;       /**< of 16-bit values; others have none */
-    /** Of element slots, masters apart: CZ_F32, or CZ_BF16, where values are not f64. 0: what the
-     *  optimizer's option says. */
+    /** Of element slots, masters apart: CZ_F32, or, where values are not f64, CZ_BF16 or CZ_U8: see
+     *  above. 0: what the optimizer's option says. */
     cz_dtype state_dtype;
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0}
+#define CZ_PARAM_GROUP_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0                      \
+    }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)
@@ -70,7 +82,10 @@ typedef struct cz_loss_scale {
     int64_t interval;   /**< 0: `scale` stays, and only skip_nonfinite skips a step */
     int64_t good_steps; /**< in a row, up to now */
 } cz_loss_scale;
-#define CZ_LOSS_SCALE_INIT {sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0}
+#define CZ_LOSS_SCALE_INIT                                                                         \
+    {                                                                                              \
+        sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0                                              \
+    }
 CZ_INIT_FUNCTION(cz_loss_scale, CZ_LOSS_SCALE_INIT)
 
 /** What is computed by a step beyond the update. NULL: nothing. */
@@ -123,7 +138,10 @@ typedef struct cz_step_result {
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
+#define CZ_STEP_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
+    }
 CZ_INIT_FUNCTION(cz_step_result, CZ_STEP_RESULT_INIT)
 
 /** An unsharded optimizer over a model. */
@@ -148,10 +166,12 @@ typedef struct cz_optim_options {
     cz_master master;     /**< of groups that say nothing else */
     cz_dtype state_dtype; /**< the same; 0: f32 (f64 where values are) */
     uint64_t seed;        /**< of rounding by chance */
+    /** Of CZ_U8: parameters of fewer elements have their state in f32. 0: 4096 */
+    int64_t u8_from;
 } cz_optim_options;
 #define CZ_OPTIM_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0                 \
+        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, 0              \
     }
 CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
 
@@ -211,7 +231,10 @@ typedef struct cz_optim_info {
     int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite */
     size_t state_bytes; /**< of optimizer state that is reserved here (element slots) */
 } cz_optim_info;
-#define CZ_OPTIM_INFO_INIT {sizeof(cz_optim_info), NULL, 0, 0, 0}
+#define CZ_OPTIM_INFO_INIT                                                                         \
+    {                                                                                              \
+        sizeof(cz_optim_info), NULL, 0, 0, 0                                                       \
+    }
 CZ_INIT_FUNCTION(cz_optim_info, CZ_OPTIM_INFO_INIT)
 
 /** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
@@ -296,7 +319,10 @@ typedef struct cz_optim_load_options {
     cz_missing_state missing;
     int32_t reserved; /**< 0 */
 } cz_optim_load_options;
-#define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
+#define CZ_OPTIM_LOAD_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0                                          \
+    }
 CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
 
 /** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name,

@@ -112,14 +112,15 @@ typedef struct cz_zero_options {
      *  the parts (CZ_ERR_STATE). With option ddp: those of the ddp, or NULL. Not with
      *  CZ_GRADIENTS_REDUCED. */
     cz_parts *parts;
-    cz_master master; /**< as in cz_optim_options, as are the next two */
+    cz_master master; /**< as in cz_optim_options, as are the next three */
     cz_dtype state_dtype;
     uint64_t seed;
+    int64_t u8_from;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0       \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, 0    \
     }
 CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 

@@ -77,6 +77,8 @@ cz_status cz__optim_settle_types(cz_optim *optim)
         cz__optim_group *group = &optim->groups[k];
         if (!group->state_dtype)
             group->state_dtype = optim->dtype;
+        if (group->state_dtype == CZ_U8 && optim->dtype == CZ_F32 && !optim->rule->update_tensor)
+            CZ_TRY(cz__optim_settle_packed(optim, k));
         const bool may_narrow = optim->dtype == CZ_F32 && !optim->rule->update_tensor;
         const bool narrow = may_narrow && group->state_dtype == CZ_BF16;
         if (group->state_dtype != optim->dtype && !narrow)
@@ -84,7 +86,7 @@ cz_status cz__optim_settle_types(cz_optim *optim)
                             "optim: state_dtype of parameter group %" PRId64
                             " is %s, wanted is %s%s",
                             k, cz_dtype_name(group->state_dtype), cz_dtype_name(optim->dtype),
-                            may_narrow ? " or bf16" : "");
+                            may_narrow ? ", bf16 or u8" : "");
     }
     return CZ_OK;
 }
@@ -221,7 +223,8 @@ void cz__optim_groups_changed(cz_optim *optim)
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
     const cz__optim_group *group = &optim->groups[param_group];
-    const int64_t types[] = {group->has_masters, group->state_dtype, (int64_t)optim->seed};
+    const int64_t types[] = {group->has_masters, group->state_dtype, (int64_t)optim->seed,
+                             (int64_t)group->packed, group->packed ? optim->packed_from : 0};
     return cz__fingerprint(before, types, sizeof types);
 }
 
@@ -529,7 +532,11 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
         cz__describe_word(d, &(cz__subject){"master", "parameter group", g, NULL, "is"}, masters,
                           optim->groups[g].has_masters);
         cz__describe_number(d, &(cz__subject){"state_dtype", "parameter group", g, NULL, "is"},
-                            CZ__FIELD_DTYPE, optim->groups[g].state_dtype);
+                            CZ__FIELD_DTYPE,
+                            optim->groups[g].packed ? CZ_U8 : optim->groups[g].state_dtype);
+        if (optim->groups[g].packed)
+            cz__describe_number(d, &(cz__subject){"u8_from", "parameter group", g, NULL, "is"},
+                                CZ__FIELD_NUMBER, optim->packed_from);
         int64_t count = 0;
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},

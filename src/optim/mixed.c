@@ -5,6 +5,26 @@
 #include "base/fingerprint.h"
 #include "optim/object.h"
 
+/* What is here of a slot: elements of a type, or codes. NULL: it is not in use. */
+typedef struct slot_memory {
+    void *at;
+    float *scales;
+    bool is_signed;
+} slot_memory;
+
+/* `first` is a multiple of a block's elements where there are codes. */
+static slot_memory slot_at(const cz_optim *optim, const cz__local_span *span,
+                           const cz__span_memory *memory, int slot, int64_t first)
+{
+    const cz__optim_group *group = &optim->groups[span->group];
+    char *at = memory->slots[slot];
+    float *scales = memory->scales[slot];
+    const size_t size = scales ? sizeof(uint8_t) : cz_dtype_size(group->state_dtype);
+    return (slot_memory){.at = at ? at + (size_t)first * size : NULL,
+                         .scales = scales ? scales + first / CZ__BLOCK : NULL,
+                         .is_signed = group->with_sign >> slot & 1u};
+}
+
 /* Elements in f32: where they are, or in the next row. */
 static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, float **rows)
 {
@@ -13,6 +33,18 @@ static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t 
         return from;
     *rows += CZ__ROW;
     (void)device->convert(NULL, CZ_F32, row, dtype, from, count);
+    return row;
+}
+
+/* A slot: in f32, or of codes, for which `scales` are. */
+static void *widen_slot(const cz_device *device, cz_dtype dtype, const slot_memory *slot,
+                        int64_t count, float **rows)
+{
+    float *row = *rows;
+    if (!slot->scales)
+        return slot->at ? widen(device, dtype, slot->at, count, rows) : NULL;
+    *rows += CZ__ROW;
+    cz__unpack(slot->is_signed, count, slot->at, slot->scales, row);
     return row;
 }
 
@@ -55,7 +87,8 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
     float *rows = cz__optim_scratch(optim, device, piece->part);
     char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
     float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
-    void *slots[CZ__RULE_SLOTS], *wide[CZ__RULE_SLOTS], *param;
+    slot_memory slots[CZ__RULE_SLOTS];
+    void *wide[CZ__RULE_SLOTS], *param;
     const void *gradient = widen_gradient(
         device, piece, memory->gradient + (size_t)first * cz_dtype_size(piece->dtype), count,
         &rows);
@@ -66,9 +99,8 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
         param = widen(device, dtype, value, count, &rows);
     }
     for (int e = 0; e < rule_slots; e++) {
-        char *slot = memory->slots[e];
-        slots[e] = slot ? slot + (size_t)first * cz_dtype_size(state) : NULL;
-        wide[e] = slot ? widen(device, state, slots[e], count, &rows) : NULL;
+        slots[e] = slot_at(optim, span, memory, e, first);
+        wide[e] = widen_slot(device, state, &slots[e], count, &rows);
     }
     if (sums)
         optim->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
@@ -76,8 +108,11 @@ static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
     else
         optim->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
     for (int e = 0; e < rule_slots; e++)
-        bring_back(device, state, slots[e], wide[e], count, prepared->key,
-                   sums ? e + SLOTS_OF_FIRST_PASS : e, place);
+        if (slots[e].scales)
+            cz__pack(slots[e].is_signed, count, wide[e], slots[e].at, slots[e].scales);
+        else
+            bring_back(device, state, slots[e].at, wide[e], count, prepared->key,
+                       sums ? e + SLOTS_OF_FIRST_PASS : e, place);
     if (sums)
         return;
     if (master)

@@ -488,6 +488,7 @@ static const cz_zero_options moving = {
 static const cz_zero_options on_ddp = {.size = sizeof on_ddp, .ddp = SOME_DDP};
 static const cz_zero_options inside = {
     .size = sizeof inside, .ddp = SOME_DDP, .overlap = CZ_OVERLAP_INTERLEAVED};
+static const cz_zero_options in_codes = {.size = sizeof in_codes, .state_dtype = CZ_U8};
 static const change zero_changes[] = {
     CHANGE(partition, I32(CZ_PARTITION_GREEDY)),
     CHANGE(gradients, I32(CZ_GRADIENTS_REDUCED)),
@@ -506,6 +507,7 @@ static const change zero_changes[] = {
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
     CHANGE(seed, (&(uint64_t){7}), "the seed of roundings"),
+    CHANGE(u8_from, I64(7), "u8_from of parameter group 0", &in_codes),
     CHANGE(parts, POINTER((void *)rate)),
     {0}};
 

@@ -404,7 +404,7 @@ class Training(Bits):
             train(master="some")
         with self.assertRaisesRegex(czero.ArgumentError, "wanted is f32 or bf16"):
             train(state_dtype="f64")
-        with self.assertRaisesRegex(czero.ArgumentError, "state_dtype is 'f32', 'bf16' or 'f64'"):
+        with self.assertRaisesRegex(czero.ArgumentError, "state_dtype is 'f32', 'bf16', 'u8' or 'f64'"):
             train(state_dtype="8 bits")
 
     def test_sharded_values_of_16_bits_are_those_of_one_process(self):

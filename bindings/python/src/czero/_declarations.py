@@ -516,6 +516,7 @@ class cz_optim_options(Struct):
         ("master", c_int),
         ("state_dtype", c_int),
         ("seed", c_uint64),
+        ("u8_from", c_int64),
     ]
 
 
@@ -720,6 +721,7 @@ class cz_zero_options(Struct):
         ("master", c_int),
         ("state_dtype", c_int),
         ("seed", c_uint64),
+        ("u8_from", c_int64),
     ]
 
 

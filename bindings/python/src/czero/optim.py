@@ -160,7 +160,7 @@ def _master(word):
 
 def _state_dtype(word):
     if word is not None and word not in _arrays.NAMES:
-        raise errors.ArgumentError(f"state_dtype is 'f32', 'bf16' or 'f64', not {word!r}")
+        raise errors.ArgumentError(f"state_dtype is 'f32', 'bf16', 'u8' or 'f64', not {word!r}")
     return 0 if word is None else _arrays.NAMES[word][0]
 
 
@@ -209,7 +209,8 @@ class _Stepping(Handle):
             return value
         if slot == "master_param":
             return "f32"
-        return self._state_dtypes.get(number, self._state_dtype) or "f32"
+        dtype = self._state_dtypes.get(number, self._state_dtype) or "f32"
+        return "f32" if dtype == "u8" else dtype  # what codes stand for
 
     @property
     def _optim(self) -> ctypes.c_void_p:
@@ -352,8 +353,11 @@ class Optim(_Stepping):
         master: "copy": 16-bit values have an f32 copy in the state, the slot "master_param";
             "none": they have none, and are rounded by chance. None: "copy". A group may say its
             own, as the next one.
-        state_dtype: of the other slots: "f32" or "bf16". None: "f32" ("f64" where values are).
+        state_dtype: of the other slots: "f32", "bf16", or, of Adam, AdamW, Lion and SGD, "u8":
+            codes of 8 bits with a scale for each 256 elements. None: "f32" ("f64" where values
+            are).
         seed: of rounding by chance.
+        u8_from: with "u8", parameters of fewer elements have their state in f32; 0: 4096.
         values: hyper-parameters of all groups, such as ``lr=1e-3``; ``betas=(b1, b2)`` is short for
             ``beta1`` and ``beta2``.
 
@@ -367,13 +371,14 @@ class Optim(_Stepping):
 
     def __init__(self, model: Model, rule: str | Rule = "adamw", *,
                  groups: list[dict] | None = None, threads: int = 0, master: str | None = None,
-                 state_dtype: str | None = None, seed: int = 0, **values):
+                 state_dtype: str | None = None, seed: int = 0, u8_from: int = 0, **values):
         self.model = model
         listed, handle = _Groups(model, groups), ctypes.c_void_p()
         options = c.cz_optim_options(groups=listed.array if groups is not None else None,
                                      group_count=listed.count, threads=threads,
                                      master=_master(master),
-                                     state_dtype=_state_dtype(state_dtype), seed=seed)
+                                     state_dtype=_state_dtype(state_dtype), seed=seed,
+                                     u8_from=u8_from)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
         self._whole = _is_whole(rule)
         given, table = _rule(rule)
@@ -415,7 +420,7 @@ class Zero(_Stepping):
 
     Args:
         group, model: kept alive.
-        rule, groups, threads, master, state_dtype, seed, values: as for :class:`Optim`.
+        rule, groups, threads, master, state_dtype, seed, u8_from, values: as for :class:`Optim`.
         partition: "elements" (even cuts of everything), "greedy" (whole parameters, as PyTorch's
             ZeroRedundancyOptimizer), "given" (to the ranks in `owners`), or, with `ddp`, "buckets"
             and "bucket_pieces".
@@ -446,7 +451,7 @@ class Zero(_Stepping):
                  parameters_as_bucket_view: bool = False,
                  moved: collections.abc.Callable[[int, typing.Any], None] | None = None,
                  threads: int = 0, parts: Parts | None = None, master: str | None = None,
-                 state_dtype: str | None = None, seed: int = 0, **values):
+                 state_dtype: str | None = None, seed: int = 0, u8_from: int = 0, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
         listed, handle, thrown = _Groups(model, groups), ctypes.c_void_p(), Thrown()
@@ -459,7 +464,8 @@ class Zero(_Stepping):
             groups=listed.array if groups is not None else None, group_count=listed.count,
             overlap_gather=overlap_gather, threads=threads, ddp=ddp and ddp._ptr,
             parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view,
-            master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed)
+            master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed,
+            u8_from=u8_from)
         if owners is not None:
             owners = list(owners)
             options.owners = _limits.array(ctypes.c_int, owners, "owners")

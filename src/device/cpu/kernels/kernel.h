@@ -52,6 +52,14 @@
 #define CZ_REFRESH(type)                                                                           \
     void CZ_KERNEL(CZ_PASTE(refresh, type))(int64_t count, const void *values, void *copies)
 
+/* To codes of 8 bits and a scale for each block, and back. */
+#define CZ_PACK(sign)                                                                              \
+    void CZ_KERNEL(pack_##sign)(int64_t count, const float *restrict values,                       \
+                                uint8_t *restrict codes, float *restrict scales)
+#define CZ_UNPACK(sign)                                                                            \
+    void CZ_KERNEL(unpack_##sign)(int64_t count, const uint8_t *restrict codes,                    \
+                                  const float *restrict scales, float *restrict values)
+
 #define CZ_UPDATES(rule)                                                                           \
     CZ_UPDATE(rule, f32);                                                                          \
     CZ_UPDATE(rule, f64)
@@ -105,6 +113,10 @@ CZ_STOCHASTIC(bf16);
 CZ_STOCHASTIC(f16);
 CZ_REFRESH(bf16);
 CZ_REFRESH(f16);
+CZ_PACK(signed);
+CZ_PACK(unsigned);
+CZ_UNPACK(signed);
+CZ_UNPACK(unsigned);
 
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \

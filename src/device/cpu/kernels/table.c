@@ -84,6 +84,9 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
         },
     .stochastic = {[CZ_F16] = STOCHASTIC(f16), [CZ_BF16] = STOCHASTIC(bf16)},
     .refresh = {[CZ_F16] = REFRESH(f16), [CZ_BF16] = REFRESH(bf16)},
-    .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32), SUM(SQUARES_F64, squares_f64)},
-    .print = CZ_KERNEL(print), .updates = updates,
+    .pack = {CZ_KERNEL(pack_unsigned), CZ_KERNEL(pack_signed)},
+             .unpack = {CZ_KERNEL(unpack_unsigned), CZ_KERNEL(unpack_signed)},
+                        .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32),
+                                SUM(SQUARES_F64, squares_f64)},
+                        .print = CZ_KERNEL(print), .updates = updates,
 };
