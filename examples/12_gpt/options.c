@@ -48,7 +48,7 @@ enum {
     KEY_CHECK_PARTS,
     KEY_DTYPE,
     KEY_NO_MASTER,
-    KEY_BF16_STATE,
+    KEY_BITS,
     KEY_LOSS_SCALE
 };
 
@@ -93,7 +93,10 @@ static const struct argp_option table[] = {
      "Values and gradients: f32, bf16 or f16; the model computes in f32 [f32]", 3},
     {"no-master", KEY_NO_MASTER, NULL, 0,
      "Values of 16 bits without f32 copies in the optimizer: they are rounded by chance", 3},
-    {"bf16-state", KEY_BF16_STATE, NULL, 0, "Moments in bf16, rounded by chance", 3},
+    {"bits", KEY_BITS, "N", 0,
+     "Of an element of the moments: 32; 16: bf16, rounded by chance; 8: codes and a scale for each "
+     "block of 256, of tensors with 4096 elements and more (docs/precision.md) [32]",
+     3},
     {"loss-scale", KEY_LOSS_SCALE, "X", 0,
      "Multiply the loss by X, and divide gradients by it in the step, so that small ones do not "
      "vanish in 16 bits; dynamic: by 65536 at first, then as PyTorch's GradScaler. Steps with "
@@ -160,6 +163,15 @@ static cz_dtype dtype(struct argp_state *state, const char *arg)
         if (strcmp(arg, cz_dtype_name(types[i])) == 0)
             return types[i];
     argp_error(state, "dtype '%s', allowed are f32, bf16 and f16", arg);
+    return CZ_F32;
+}
+
+static cz_dtype moments(struct argp_state *state, const char *bits)
+{
+    if (strcmp(bits, "8") == 0 || strcmp(bits, "16") == 0)
+        return bits[0] == '8' ? CZ_U8 : CZ_BF16;
+    if (strcmp(bits, "32") != 0)
+        argp_error(state, "bits '%s', allowed are 32, 16 and 8", bits);
     return CZ_F32;
 }
 
@@ -368,8 +380,8 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_NO_MASTER:
         o->no_master = true;
         break;
-    case KEY_BF16_STATE:
-        o->bf16_state = true;
+    case KEY_BITS:
+        o->state = moments(state, arg);
         break;
     case KEY_LOSS_SCALE:
         o->loss_scale_adapts = strcmp(arg, "dynamic") == 0;
@@ -487,6 +499,7 @@ void options_parse(options *o, int argc, char **argv)
         .beta1 = 0.9,
         .beta2 = 0.99,
         .dtype = CZ_F32,
+        .state = CZ_F32,
         .seed = 1,
         .compress_after = -1, /* to be chosen when all is read */
         .powersgd_rank = 1,

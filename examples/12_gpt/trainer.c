@@ -194,7 +194,7 @@ static cz_status create_optimizer(trainer *t)
     for (int p = 0; p < count; p++)
         *(list[p].dims == 2 ? &params[matrices++] : &params[count + others++]) = p;
     const cz_master master = o->no_master ? CZ_MASTER_NONE : CZ_MASTER_COPY;
-    const cz_dtype state = o->bf16_state ? CZ_BF16 : CZ_F32;
+    const cz_dtype state = o->state;
     const cz_param_group groups[] = {
         {.size = sizeof(cz_param_group),
          .params = params,

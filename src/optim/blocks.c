@@ -56,7 +56,7 @@ bool cz__optim_is_packed(const cz_optim *optim, int64_t param, int slot)
            is_large_enough(optim, param);
 }
 
-int64_t cz__optim_granule(const cz_optim *optim, int64_t param)
+int64_t cz__optim_block(const cz_optim *optim, int64_t param)
 {
     const int64_t group = optim->group_of[param];
     return group >= 0 && optim->groups[group].packed && is_large_enough(optim, param) ? CZ__BLOCK
@@ -68,7 +68,7 @@ cz_status cz__optim_check_blocks(const cz_optim *optim, const cz_shard_map *map)
     for (int64_t p = 0; p < optim->param_count; p++) {
         const int64_t count = cz__shard_map_count(map, p);
         cz_span span;
-        if (cz__optim_granule(optim, p) == 1)
+        if (cz__optim_block(optim, p) == 1)
             continue;
         for (int64_t at = 0; at < count && cz__shard_map_locate(map, p, at, &span); at = span.end)
             if (span.end < count && span.end % CZ__BLOCK != 0)

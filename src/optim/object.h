@@ -218,8 +218,8 @@ void cz__optim_write_packed(const cz_optim *optim, int64_t place, int slot, int6
 cz_status cz__optim_settle_packed(const cz_optim *optim, int64_t number);
 /* A map may cut state in 8 bits where blocks begin. CZ_ERR_ARGUMENT. */
 cz_status cz__optim_check_blocks(const cz_optim *optim, const cz_shard_map *map);
-/* Elements below which a parameter is not cut: those of a block, or 1. */
-int64_t cz__optim_granule(const cz_optim *optim, int64_t param);
+/* Elements of a block of its state; 1: it has none in 8 bits. */
+int64_t cz__optim_block(const cz_optim *optim, int64_t param);
 /* In f32, all that is here in 8 bits: made; read again; back to 8 bits, or left as they are. */
 cz_status cz__shard_unpack(const cz_optim *optim, cz__optim_shard *shard);
 void cz__shard_read_again(const cz_optim *optim, cz__optim_shard *shard);

@@ -94,7 +94,7 @@ static bool is_mixed(const cz_optim *optim, int64_t param)
     return cz__model_value(optim->model, param)->dtype != optim->dtype ||
            cz__model_gradient_dtype(optim->model, param) != optim->dtype ||
            optim->groups[optim->group_of[param]].state_dtype != optim->dtype ||
-           cz__optim_granule(optim, param) > 1;
+           cz__optim_block(optim, param) > 1;
 }
 
 /* The first parameter in a group decides what the optimizer takes. */

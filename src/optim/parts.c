@@ -56,7 +56,7 @@ static void cut_up(batch *b, int parts)
             const int64_t wanted = b->elements / parts * part / line * line;
             if (wanted >= before + count)
                 break;
-            const int64_t granule = cz__optim_granule(optim, param);
+            const int64_t granule = cz__optim_block(optim, param);
             const int64_t element = wanted > before ? wanted - before : 0;
             b->cuts[part] = (cut){s, element / granule * granule, row};
             if (optim->rule->update_tensor && wanted > before)

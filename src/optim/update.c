@@ -117,7 +117,7 @@ static bool is_plain(const cz_optim *optim, const cz__piece *piece)
     const cz__local_span *span = &optim->shard.spans[piece->place];
     return !optim->is_mixed || (piece->dtype == optim->dtype && piece->factor == 1 &&
                                 optim->groups[span->group].state_dtype == optim->dtype &&
-                                cz__optim_granule(optim, span->param) == 1 &&
+                                cz__optim_block(optim, span->param) == 1 &&
                                 cz__model_value(optim->model, span->param)->dtype == optim->dtype);
 }
 
@@ -233,7 +233,7 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
 bool cz__optim_takes_tiles(const cz_optim *optim)
 {
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (cz__optim_granule(optim, optim->shard.spans[s].param) > 1)
+        if (cz__optim_block(optim, optim->shard.spans[s].param) > 1)
             return false;
     return optim->kernel && !optim->rule->update_tensor && optim->shard.in_parts &&
            !cz__optim_works_in_parts(optim);

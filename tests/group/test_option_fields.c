@@ -507,7 +507,7 @@ static const change zero_changes[] = {
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
     CHANGE(seed, (&(uint64_t){7}), "the seed of roundings"),
-    CHANGE(u8_from, I64(7), "u8_from of parameter group 0", &in_codes),
+    CHANGE(u8_from, I64(5000), "u8_from of parameter group 0", &in_codes),
     CHANGE(parts, POINTER((void *)rate)),
     {0}};
 

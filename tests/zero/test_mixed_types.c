@@ -313,6 +313,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     options.master = plain.master = t->master;
     options.state_dtype = plain.state_dtype = t->state_dtype;
     options.seed = plain.seed = 5;
+    options.u8_from = plain.u8_from = 100;
     for (int p = 0; p < PARAMS; p++)
         owners[p] = p * 3 % cz_group_size(group);
     if (t->partition == CZ_PARTITION_GIVEN) {
@@ -390,6 +391,12 @@ TEST(rounding_by_chance)
     try((trial){.master = CZ_MASTER_NONE, .state_dtype = CZ_BF16, .max_norm = 1});
 }
 
+TEST(state_in_8_bits)
+{
+    try((trial){.state_dtype = CZ_U8, .partition = CZ_PARTITION_GREEDY, .threads = 2});
+    try((trial){.state_dtype = CZ_U8, .partition = CZ_PARTITION_GIVEN, .max_norm = 2});
+}
+
 TEST(state_moves_to_other_shards_and_through_dictionaries)
 {
     try((trial){.reshards = true});
@@ -442,6 +449,15 @@ TEST(steps_inside_passes)
     try_passes((trial){.overlap = CZ_OVERLAP_STEP});
     try_passes((trial){.overlap = CZ_OVERLAP_INTERLEAVED});
     try_passes((trial){.overlap = CZ_OVERLAP_INTERLEAVED, .partition = CZ_PARTITION_BUCKET_PIECES});
+}
+
+TEST(state_in_8_bits_in_steps_inside_passes)
+{
+    const trial t = {.partition = CZ_PARTITION_BUCKETS, .state_dtype = CZ_U8};
+    try_passes(t);
+    try_passes((trial){.partition = t.partition, .state_dtype = CZ_U8, .overlap = CZ_OVERLAP_STEP});
+    try_passes(
+        (trial){.partition = t.partition, .state_dtype = CZ_U8, .overlap = CZ_OVERLAP_INTERLEAVED});
 }
 
 TEST(shards_made_anew_between_passes)
