@@ -106,32 +106,29 @@ CZ_BODY float number_of(float size, float cells)
 /* The number of the nearest middle. It is that of the cell, but for the first fifth of the first
  * cell of a decade: the last middle of the one below is nearer, in the lowest decade zero up to
  * `zero` of its first cell. And for what is nearer to 1, which is beyond the last cell. */
-CZ_BODY int32_t nearest_of(float size, int32_t cells, float zero)
+CZ_BODY uint32_t nearest_of(float size, uint32_t cells, float zero)
 {
     const float number = number_of(size, (float)cells), last = (float)(128 * cells) - 0.25f;
-    const int32_t cell = (int32_t)number;
-    const float within = number - (float)cell;
-    const bool first = (cell & (cell - 1)) == 0;
-    const float below = cell == cells ? zero : 0.2f;
-    const int32_t nearest = cell - (first & (within < below));
-    return number >= last ? 128 * cells : nearest;
+    const uint32_t cell = (uint32_t)(int32_t)number;
+    const float within = number - (float)(int32_t)cell;
+    const float below = float_of(choose(cell == cells, bits_of(zero), bits_of(0.2f)));
+    const uint32_t nearest = cell - ((cell & (cell - 1)) == 0 && within < below);
+    return choose(number >= last, 128 * cells, nearest);
 }
 
 CZ_BODY uint8_t signed_code(float value, float scale)
 {
-    const float share = value / scale;
-    const uint32_t bits = bits_of(share);
-    const int32_t size = nearest_of(float_of(bits & 0x7fffffffu), 1, 7.0f / 36);
-    const int32_t below = 128 + (size < 127 ? size : 127);
-    const bool is_below = (bits >> 31) & (size > 0);
-    return (uint8_t)(is_below ? below : size);
+    const uint32_t share = bits_of(value / scale);
+    const uint32_t size = nearest_of(float_of(share & 0x7fffffffu), 1, 7.0f / 36);
+    const uint32_t below = 128 + choose(size < 127, size, 127);
+    return (uint8_t)choose(share >> 31 && size > 0, below, size);
 }
 
 CZ_BODY uint8_t unsigned_code(float value, float scale)
 {
-    const float share = value / scale, size = share > 0 ? share : 0;
-    const int32_t number = nearest_of(size, 2, 5.0f / 36) - 1;
-    return (uint8_t)(number > 0 ? number : 0);
+    const float share = value / scale;
+    const uint32_t number = nearest_of(share > 0 ? share : 0, 2, 5.0f / 36);
+    return (uint8_t)(choose(number > 1, number, 1) - 1);
 }
 
 /* What stands for zeros is what zeros become. */
