@@ -19,8 +19,9 @@
 /* ---- the map ---- */
 
 typedef struct map_draft {
-    int64_t *counts, *order, *begins; /* owned */
-    uint8_t *grouped;                 /* owned: is it the optimizer's? */
+    int64_t *counts, *order, *begins, *units; /* owned */
+    uint8_t *grouped;                         /* owned: is it the optimizer's? */
+    int *owners;                              /* owned: of what granules leave */
     int64_t ranges;
     size_t element_size;
 } map_draft;
@@ -30,19 +31,28 @@ static void draft_clear(map_draft *d)
     cz__free(d->counts);
     cz__free(d->order);
     cz__free(d->begins);
+    cz__free(d->units);
     cz__free(d->grouped);
+    cz__free(d->owners);
 }
 
 /* The old one in other pieces. False: it is none of even cuts. */
 static bool follow(map_draft *d, const cz__index *from)
 {
-    if (!from->map || !cz__shard_map_even(from->map, &d->element_size, &d->ranges, NULL, 0))
+    const int64_t ranges = cz__shard_map_ranges(from->map, &d->element_size, NULL, NULL, 0);
+    if (ranges < 0)
         return false;
     cz__free(d->begins);
+    d->ranges = ranges;
     d->begins = cz__calloc((size_t)d->ranges, sizeof *d->begins);
+    d->units = cz__calloc((size_t)d->ranges, sizeof *d->units);
+    if (!d->units) {
+        cz__free(d->begins);
+        d->begins = NULL;
+    }
     if (!d->begins)
         return false;
-    (void)cz__shard_map_even(from->map, &d->element_size, &d->ranges, d->begins, d->ranges);
+    (void)cz__shard_map_ranges(from->map, &d->element_size, d->begins, d->units, d->ranges);
     for (int64_t k = 0; k < from->param_count; k++)
         d->order[k] = cz__shard_map_listed(from->map, k);
     return true;
@@ -102,14 +112,17 @@ static cz_status make_map(cz__index *index, const cz__index *from)
     map_draft d = {.counts = cz__calloc(params, sizeof *d.counts),
                    .order = cz__calloc(params, sizeof *d.order),
                    .begins = cz__calloc(2, sizeof *d.begins),
+                   .owners = cz__calloc(params, sizeof *d.owners),
                    .grouped = cz__calloc(params, 1)};
     cz_status status = CZ_ERR_MEMORY;
-    if (!d.counts || !d.order || !d.begins || !d.grouped) {
+    if (!d.counts || !d.order || !d.begins || !d.grouped || !d.owners) {
         (void)cz_fail(status, "convert: no memory for tables of %zu parameters", params);
         goto done;
     }
-    for (size_t p = 0; p < params; p++)
+    for (size_t p = 0; p < params; p++) {
         d.counts[p] = from->stored[p].count;
+        d.owners[p] = -1;
+    }
     const bool follows = follow(&d, from);
     if (!d.begins) {
         (void)cz_fail(status, "convert: no memory for a table of ranges");
@@ -117,8 +130,12 @@ static cz_status make_map(cz__index *index, const cz__index *from)
     }
     if (!follows)
         lay_out(&d, from);
-    status = cz__shard_map_create_even(&index->own_map, index->world_size, from->param_count,
-                                       d.counts, d.order, d.ranges, d.begins, d.element_size);
+    const cz__cuts cuts = {d.order, d.ranges, d.begins, d.units, d.element_size, d.owners};
+    status = cz__cuts_deal_remainders(&cuts, index->world_size, from->param_count, d.counts, NULL,
+                                      d.owners);
+    if (status == CZ_OK)
+        status = cz__shard_map_create_cuts(&index->own_map, index->world_size, from->param_count,
+                                           d.counts, &cuts);
 done:
     index->map = index->own_map;
     draft_clear(&d);

@@ -29,7 +29,8 @@ enum {
     OPTION_VIEWS,
     OPTION_SVG,
     OPTION_FORCE,
-    OPTION_PARTS
+    OPTION_PARTS,
+    OPTION_GRANULE
 };
 
 enum { HYPERS = 16, MOST_RANKS = 1 << 20 };
@@ -102,6 +103,15 @@ static void read_hyper(list_reading *r, char *text, const struct argp_state *sta
     r->request.options.hypers = r->hypers;
 }
 
+static int64_t read_granule(const struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "row") == 0)
+        return CZ_GRANULE_ROW;
+    if (strcmp(text, "whole") == 0)
+        return CZ_GRANULE_WHOLE;
+    return tool_number(state, "granule", text, 0, INT64_MAX);
+}
+
 static error_t parse_training(int key, char *text, const struct argp_state *state)
 {
     list_reading *r = state->input;
@@ -132,6 +142,9 @@ static error_t parse_training(int key, char *text, const struct argp_state *stat
         return 0;
     case OPTION_PARTS:
         o->parts = (int32_t)tool_number(state, "parts", text, 0, 4096);
+        return 0;
+    case OPTION_GRANULE:
+        o->granule = read_granule(state, text);
         return 0;
     case OPTION_VIEWS:
         o->views = 1;
@@ -197,6 +210,8 @@ static const struct argp_option options[] = {
      "a batch is K parts (at least as many as ranks): memory for sums, and what is sent", 1},
     {"partition", OPTION_PARTITION, "WORD", 0,
      "how state is dealt out: elements, greedy, buckets, pieces (elements)", 2},
+    {"granule", OPTION_GRANULE, "N", 0,
+     "no parameter is cut between so many elements; or row, whole (the rule's)", 2},
     {"overlap", OPTION_OVERLAP, "WORD", 0,
      "where the step is made: none: after the backward pass, interleaved: bucket by bucket in it, "
      "step: at its end (none)",

@@ -33,11 +33,14 @@ module czero_optim
     end interface
 
     ! cz_param_group([0, 1], [cz_hyper('weight_decay', 0)]): parameters by their numbers, and what
-    ! differs from the optimizer's own list.
+    ! differs from the optimizer's own list. `granule`: below which sharding does not cut them, a
+    ! number of elements or one of the two.
+    integer, parameter, public :: CZ_GRANULE_ROW = -1, CZ_GRANULE_WHOLE = -2
     type :: cz_param_group
         private
         integer(c_int64_t), allocatable :: params(:)
         type(cz_hyper), allocatable :: hypers(:)
+        integer(c_int64_t) :: granule = 0
     end type
     interface cz_param_group
         procedure new_param_group
@@ -66,6 +69,7 @@ module czero_optim
         type(c_ptr) :: hypers = c_null_ptr
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
+        integer(c_int64_t) :: granule = 0
     end type
 
     ! What C reads during a call; variables of these types have to be TARGETs.
@@ -226,12 +230,14 @@ contains
         hyper%value = merge(1, 0, value)
     end function
 
-    type(cz_param_group) function new_param_group(params, hypers) result(group)
+    type(cz_param_group) function new_param_group(params, hypers, granule) result(group)
         integer, intent(in) :: params(:)
         type(cz_hyper), intent(in), optional :: hypers(:)
+        integer, intent(in), optional :: granule
         allocate (group%params(size(params)))
         group%params(:) = params
         if (present(hypers)) allocate (group%hypers, source=hypers)
+        if (present(granule)) group%granule = granule
     end function
 
     type(c_ptr) function find_rule(name)
@@ -281,6 +287,7 @@ contains
         allocate (list%hypers(size(groups)), list%entries(size(groups)))
         do i = 1, size(groups)
             list%entries(i)%size = c_sizeof(list%entries(i))
+            list%entries(i)%granule = list%copies(i)%granule
             if (allocated(list%copies(i)%params)) then
                 list%entries(i)%param_count = size(list%copies(i)%params)
                 if (list%entries(i)%param_count > 0) &

@@ -46,6 +46,7 @@ module czero_plan
         type(c_ptr) :: hypers = c_null_ptr
         integer(c_int32_t) :: in_process = 0
         integer(c_int32_t) :: parts = 0
+        integer(c_int64_t) :: granule = 0
     end type
 
     interface
@@ -106,8 +107,8 @@ contains
     end subroutine
 
     subroutine cz_plan_create(plan, shapes, world_size, rule, hypers, unsharded, partition, ddp, &
-            overlap, all_reduce, bucket_bytes, first_bucket_bytes, segment_bytes, parts, status, &
-            message)
+            overlap, all_reduce, bucket_bytes, first_bucket_bytes, segment_bytes, parts, granule, &
+            status, message)
         type(cz_plan), intent(out) :: plan
         type(cz_shapes), intent(in) :: shapes
         integer, intent(in) :: world_size
@@ -119,6 +120,7 @@ contains
         integer, intent(in), optional :: overlap
         logical, intent(in), optional :: all_reduce
         integer, intent(in), optional :: bucket_bytes, first_bucket_bytes, segment_bytes, parts
+        integer, intent(in), optional :: granule
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(hyper_list), target :: list
@@ -138,6 +140,7 @@ contains
         if (present(first_bucket_bytes)) options%first_bucket_bytes = first_bucket_bytes
         if (present(segment_bytes)) options%segment_bytes = segment_bytes
         if (present(parts)) options%parts = parts
+        if (present(granule)) options%granule = granule
         if (c_associated(options%rule)) then
             code = c_create(plan%handle, shapes%handle, options)
         else ! which would be AdamW in C

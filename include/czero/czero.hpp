@@ -1415,6 +1415,24 @@ class rule
         };
         return *this;
     }
+    /** Below which sharding does not cut a parameter: elements, CZ_GRANULE_ROW or
+     *  CZ_GRANULE_WHOLE. */
+    rule &granule(std::int64_t elements)
+    {
+        own_->c.granule = elements;
+        return *this;
+    }
+    /** What an update of a whole parameter costs. */
+    rule &cost(std::function<double(const cz_tensor &)> function)
+    {
+        own_->cost = std::move(function);
+        own_->c.cost = [](const cz_tensor *param, void *context) {
+            double cost = -1; /* which is refused */
+            (void)pending().run([&] { cost = table::of(context).cost(*param); });
+            return cost;
+        };
+        return *this;
+    }
 
     /** Make it known by its name for the rest of the process, for which it then lives. */
     static const cz_rule *register_rule(rule &&done)
@@ -1441,6 +1459,7 @@ class rule
         std::function<void(const cz_rule_step &, const double *, double *, unsigned &)> combine;
         std::function<void(const cz_tensor_update &)> update_tensor;
         std::function<std::size_t(const cz_tensor &)> scratch_bytes;
+        std::function<double(const cz_tensor &)> cost;
 
         const char *keep(const std::string &word)
         {

@@ -29,13 +29,13 @@ CZ_BEGIN_DECLS
  *  of threads, and no processor changes a bit.
  *
  *  CZ_U8 keeps moments of Adam, AdamW and Lion and the momentum of SGD in 8 bits: a code for each
- *  element, and an f32 scale for each block of 256 elements of the parameter, from its first one on.
- *  A block becomes f32, is updated, and is rounded to the nearest codes, while it is in a cache: the
- *  largest element of a block is kept as it is, smaller ones to some hundredths, down to a millionth
- *  of it. A block in which something is not finite is NaN. Dictionaries and files have the f32
- *  numbers that codes stand for; loaded, these become the same codes. Parameters are cut between
- *  blocks only. In the host's memory. (Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via
- *  Block-wise Quantization", arXiv:2110.02861.)
+ *  element, and an f32 scale for each block of 256 elements of the parameter, from its first on. A
+ *  block becomes f32, is updated, and is rounded to the nearest codes, while it is in a cache: its
+ *  largest element is kept as it is, smaller ones to some hundredths, down to a millionth of it. A
+ *  block in which something is not finite is NaN. Dictionaries and files have the f32 numbers that
+ *  codes stand for; loaded, these become the same codes. Parameters are cut between blocks only. In
+ *  the host's memory. (Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise
+ *  Quantization", arXiv:2110.02861.)
  *
  *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
  *  that need whole tensors get them as they are, state in the value's type. */
@@ -58,11 +58,14 @@ typedef struct cz_param_group {
     /** Of element slots, masters apart: CZ_F32, or, where values are not f64, CZ_BF16 or CZ_U8: see
      *  above. 0: what the optimizer's option says. */
     cz_dtype state_dtype;
+    /** Where sharded, below which its parameters are not cut, as in cz_rule: the rule's granule and
+     *  this are both kept, by their least common multiple. 0: the rule's alone. */
+    int64_t granule;
 } cz_param_group;
 
 #define CZ_PARAM_GROUP_INIT                                                                        \
     {                                                                                              \
-        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0                      \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0                   \
     }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 

@@ -89,11 +89,12 @@ typedef struct cz_plan_options {
     int32_t in_process;
     /** Of a batch (parts.h), at least as many as ranks; 0: none. Not with `wire`. */
     int32_t parts;
+    int64_t granule; /**< as in cz_param_group, of all parameters; 0: the rule's alone */
 } cz_plan_options;
 #define CZ_PLAN_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_plan_options), 0, 0, CZ_PARTITION_ELEMENTS, 0, CZ_OVERLAP_NONE, 0, 0,            \
-            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0                                                 \
+            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0, 0                                              \
     }
 CZ_INIT_FUNCTION(cz_plan_options, CZ_PLAN_OPTIONS_INIT)
 

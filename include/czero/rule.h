@@ -95,6 +95,12 @@ typedef struct cz_tensor_update {
     void *context; /**< the rule's own */
 } cz_tensor_update;
 
+/** In place of a number of elements between which a parameter is not cut: those of one index of its
+ *  first dimension (single ones, where there is no second dimension); all of it, so that it has one
+ *  owner. */
+#define CZ_GRANULE_ROW (-1)
+#define CZ_GRANULE_WHOLE (-2)
+
 #define CZ_RULE_ABI 3u
 #define CZ_RULE_COEFFICIENTS 16 /**< room for what a rule prepares */
 #define CZ_RULE_SUMS 8          /**< partial sums that a rule may have */
@@ -147,12 +153,19 @@ typedef struct cz_rule {
     void (*combine)(const cz_rule_step *step, const double *sums, double *coefficients,
                     unsigned *flags);
     /** Makes this a rule that needs whole tensors: called instead of a kernel, for each parameter
-     *  that has elements. Sharded, every parameter of its groups has one owner (greedy and given
-     *  partitions; where even cuts are asked for, the greedy one is made). */
+     *  that has elements. Sharded, every parameter of its groups has one owner, see `granule`. */
     void (*update_tensor)(const cz_tensor_update *update);
     /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance.
      *  Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
+    /** Below which sharding does not cut a parameter: so many elements (the last ones of a
+     *  parameter may be fewer), or one of the two above. 0: single elements. With update_tensor()
+     *  it is CZ_GRANULE_WHOLE, whatever is here. */
+    int64_t granule;
+    /** What an update of a parameter costs, such as floating-point operations: from 0 to 1e200,
+     *  alike on all ranks. Where parameters are whole, and even cuts are asked for, ranks get about
+     *  as much of it, not of elements. NULL: elements are the cost. */
+    double (*cost)(const cz_tensor *param, void *context);
 } cz_rule;
 
 /** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is

@@ -24,8 +24,10 @@ CZ_BEGIN_DECLS
 typedef enum cz_partition {
     /** even cuts through the fixed layout: what two ranks own differs by one block of 64 bytes
      *  at most, so their state by 64 bytes for each element slot of the rule (Adam has two: 128
-     *  bytes). For a rule that needs whole tensors (update_tensor) this becomes
-     *  CZ_PARTITION_GREEDY, on any number of ranks */
+     *  bytes). Where a rule or a parameter group has a granule, by one granule. Whole tensors whose
+     *  rule knows their cost go to ranks by that: the fullest has 1.05 times the mean at most,
+     *  where moving one, or exchanging two, can bring that about. Where nothing can be cut, and no
+     *  cost is known, this is CZ_PARTITION_GREEDY, on any number of ranks */
     CZ_PARTITION_ELEMENTS = 0,
     CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
     CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */

@@ -89,28 +89,41 @@ static void describe_tensors(cz__description *d, const cz__index *index)
         describe_stored(d, index, i);
 }
 
+/* With their granules, where these are not single elements. */
+static void describe_ranges(cz__description *d, const int64_t *begins, const int64_t *units,
+                            int64_t ranges)
+{
+    for (int64_t k = 0; k < ranges; k++) {
+        cz__describe_number(d,
+                            &(cz__subject){"a range", "the shard map", -1, NULL, "begins at place"},
+                            CZ__FIELD_NUMBER, begins[k]);
+        cz__describe_number(d,
+                            &(cz__subject){"a range", "the shard map", -1, NULL, "has granules of"},
+                            CZ__FIELD_NUMBER, units[k]);
+    }
+}
+
 static void describe_cuts(cz__description *d, const cz_shard_map *map)
 {
     size_t element_size = 0;
-    int64_t ranges = 0;
-    if (!cz__shard_map_even(map, &element_size, &ranges, NULL, 0))
+    const int64_t ranges = cz__shard_map_ranges(map, &element_size, NULL, NULL, 0);
+    if (ranges < 0)
         return;
     int64_t *begins = cz__calloc((size_t)ranges, sizeof *begins);
-    if (!begins && d->status == CZ_OK)
+    int64_t *units = cz__calloc((size_t)ranges, sizeof *units);
+    const bool complete = begins && units;
+    if (!complete && d->status == CZ_OK)
         d->status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for the ranges of a map", d->part);
-    if (begins)
-        (void)cz__shard_map_even(map, &element_size, &ranges, begins, ranges);
     cz__describe_number(d, &(cz__subject){"the element size", "the shard map", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, (int64_t)element_size);
     cz__describe_number(d, &(cz__subject){"the number of ranges", "the shard map", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, ranges);
-    if (begins) {
-        for (int64_t k = 0; k < ranges; k++)
-            cz__describe_number(
-                d, &(cz__subject){"a range", "the shard map", -1, NULL, "begins at place"},
-                CZ__FIELD_NUMBER, begins[k]);
+    if (complete) {
+        (void)cz__shard_map_ranges(map, &element_size, begins, units, ranges);
+        describe_ranges(d, begins, units, ranges);
     }
     cz__free(begins);
+    cz__free(units);
 }
 
 /* A map is its order, and cuts or owners. */
@@ -119,9 +132,9 @@ static void describe_map(cz__description *d, const cz__index *index)
     static const char *const kinds[] = {"a list of owners", "an even cut", NULL};
     const cz_shard_map *map = index->map;
     size_t element_size;
-    int64_t ranges, param;
+    int64_t param;
     cz__describe_word(d, &(cz__subject){NULL, "the shard map", -1, NULL, "is"}, kinds,
-                      cz__shard_map_even(map, &element_size, &ranges, NULL, 0));
+                      cz__shard_map_ranges(map, &element_size, NULL, NULL, 0) >= 0);
     describe_cuts(d, map);
     for (int64_t k = 0; (param = cz__shard_map_listed(map, k)) >= 0; k++) {
         cz__describe_number(
@@ -131,6 +144,12 @@ static void describe_map(cz__description *d, const cz__index *index)
                             &(cz__subject){"the first owner", "parameter", param,
                                            index->stored[param].name, "is rank"},
                             CZ__FIELD_NUMBER, cz__shard_map_home(map, param));
+        const int last = cz__shard_map_remainder_owner(map, param);
+        if (last >= 0)
+            cz__describe_number(d,
+                                &(cz__subject){"the last owner", "parameter", param,
+                                               index->stored[param].name, "is rank"},
+                                CZ__FIELD_NUMBER, last);
     }
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
         cz__describe_number(d,

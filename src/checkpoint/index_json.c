@@ -55,35 +55,55 @@ static cz_status print_owners(json_t *object, const cz_shard_map *map)
     return CZ_OK;
 }
 
-static cz_status print_even(json_t *object, const cz_shard_map *map, size_t element_size,
-                            int64_t ranges)
+/* Who has what granules leave of each parameter. */
+static cz_status print_remainders(json_t *object, const cz_shard_map *map, const int64_t *units,
+                                  int64_t ranges)
 {
+    json_t *owners = json_array();
+    CZ_TRY(cz__json_set(object, "units", cz__json_from_integers(units, ranges)));
+    CZ_TRY(cz__json_set(object, "owners", owners));
+    for (int64_t p = 0; p < cz__shard_map_param_count(map); p++)
+        if (json_array_append_new(owners, json_integer(cz__shard_map_remainder_owner(map, p))) != 0)
+            return no_memory();
+    return CZ_OK;
+}
+
+/* Without granules as it was before there were any. */
+static cz_status print_cuts(json_t *object, const cz_shard_map *map, int64_t ranges)
+{
+    size_t element_size = 0;
     int64_t *begins = cz__calloc((size_t)ranges, sizeof *begins);
-    if (!begins)
-        return no_memory();
-    (void)cz__shard_map_even(map, &element_size, &ranges, begins, ranges);
-    cz_status status = cz__json_set(object, "kind", json_string("even"));
+    int64_t *units = cz__calloc((size_t)ranges, sizeof *units);
+    cz_status status = begins && units ? CZ_OK : no_memory();
+    if (status)
+        goto done;
+    (void)cz__shard_map_ranges(map, &element_size, begins, units, ranges);
+    bool single = true;
+    for (int64_t k = 0; k < ranges; k++)
+        single = single && units[k] == 1;
+    status = cz__json_set(object, "kind", json_string(single ? "even" : "granules"));
     if (status)
         goto done;
     status = cz__json_set(object, "element_size", json_integer((json_int_t)element_size));
     if (status)
         goto done;
     status = cz__json_set(object, "ranges", cz__json_from_integers(begins, ranges));
+    if (!status && !single)
+        status = print_remainders(object, map, units, ranges);
 done:
     cz__free(begins);
+    cz__free(units);
     return status;
 }
 
 static cz_status print_map(json_t *root, const cz_shard_map *map)
 {
     size_t element_size;
-    int64_t ranges, param;
+    int64_t param;
     json_t *object = json_object(), *order;
     CZ_TRY(cz__json_set(root, "map", object));
-    if (cz__shard_map_even(map, &element_size, &ranges, NULL, 0))
-        CZ_TRY(print_even(object, map, element_size, ranges));
-    else
-        CZ_TRY(print_owners(object, map));
+    const int64_t ranges = cz__shard_map_ranges(map, &element_size, NULL, NULL, 0);
+    CZ_TRY(ranges >= 0 ? print_cuts(object, map, ranges) : print_owners(object, map));
     order = json_array();
     CZ_TRY(cz__json_set(object, "order", order));
     for (int64_t k = 0; (param = cz__shard_map_listed(map, k)) >= 0; k++)
@@ -194,37 +214,58 @@ static cz_status parse_all_stored(cz__index *index, const char *path)
 
 /* What is made of the map's members; all arrays are owned. */
 typedef struct map_members {
-    int64_t *counts, *order, *numbers; /* numbers: owners, or where ranges begin */
-    int64_t order_count, number_count;
+    int64_t *counts, *order, *begins, *units, *numbers; /* numbers: owners */
+    int64_t order_count, range_count, unit_count, number_count;
     int *owners;
 } map_members;
+
+/* One for each parameter. */
+static cz_status read_owners(map_members *m, const cz__index *index, const char *path,
+                             const json_t *map)
+{
+    const int64_t params = index->param_count;
+    CZ_TRY(cz__json_integers(map, path, "owners", -1, index->world_size - 1, &m->numbers,
+                             &m->number_count));
+    if (m->number_count != params)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: 'owners' has %" PRId64 " entries, 'order' %" PRId64 " for %" PRId64
+                        " parameters",
+                        path, m->number_count, m->order_count, params);
+    m->owners = cz__calloc((size_t)params, sizeof *m->owners);
+    if (!m->owners)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %" PRId64 " owners", path,
+                        params);
+    for (int64_t p = 0; p < params; p++)
+        m->owners[p] = (int)m->numbers[p];
+    return CZ_OK;
+}
 
 /* The order of a table of owners leaves out what nobody owns; it is appended. */
 static cz_status complete_order(map_members *m, int64_t params, const char *path)
 {
     int64_t *order = cz__calloc((size_t)params, sizeof *order), count = 0;
-    m->owners = cz__calloc((size_t)params, sizeof *m->owners);
-    if (!order || !m->owners || m->number_count != params || m->order_count > params) {
-        cz__free(order);
-        return order && m->owners
-                   ? cz__fail(CZ_ERR_FORMAT,
-                              "%s: 'owners' has %" PRId64 " entries, 'order' %" PRId64
-                              " for %" PRId64 " parameters",
-                              path, m->number_count, m->order_count, params)
-                   : cz__fail(CZ_ERR_MEMORY, "%s: no memory for tables of %" PRId64 " parameters",
-                              path, params);
-    }
-    for (; count < m->order_count; count++)
+    if (!order)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for tables of %" PRId64 " parameters", path,
+                        params);
+    for (; count < m->order_count && count < params; count++)
         order[count] = m->order[count];
-    for (int64_t p = 0; p < params; p++) {
-        m->owners[p] = (int)m->numbers[p];
+    for (int64_t p = 0; p < params; p++)
         if (m->owners[p] < 0 && count < params)
             order[count++] = p;
-    }
     cz__free(m->order);
     m->order = order;
-    m->order_count = count;
+    m->order_count = m->order_count > params ? m->order_count : count;
     return CZ_OK;
+}
+
+static cz_status read_granules(map_members *m, const cz__index *index, const char *path,
+                               const json_t *map)
+{
+    CZ_TRY(cz__json_integers(map, path, "units", 0, INT64_MAX, &m->units, &m->unit_count));
+    if (m->unit_count != m->range_count || m->range_count == 0)
+        return cz__fail(CZ_ERR_FORMAT, "%s: 'units' has %" PRId64 " entries, 'ranges' %" PRId64,
+                        path, m->unit_count, m->range_count);
+    return read_owners(m, index, path, map);
 }
 
 static cz_status make_map(cz__index *index, map_members *m, const char *path, const json_t *map)
@@ -234,24 +275,28 @@ static cz_status make_map(cz__index *index, map_members *m, const char *path, co
     const int64_t params = index->param_count;
     CZ_TRY(cz__json_text(map, path, "kind", &kind));
     CZ_TRY(cz__json_integers(map, path, "order", 0, params - 1, &m->order, &m->order_count));
-    if (strcmp(kind, "owners") == 0) {
-        CZ_TRY(cz__json_integers(map, path, "owners", -1, index->world_size - 1, &m->numbers,
-                                 &m->number_count));
-        CZ_TRY(complete_order(m, params, path));
-    } else if (strcmp(kind, "even") == 0)
-        CZ_TRY(cz__json_integers(map, path, "ranges", 0, params, &m->numbers, &m->number_count));
-    else
+    const bool whole = strcmp(kind, "owners") == 0, granules = strcmp(kind, "granules") == 0;
+    if (!whole && !granules && strcmp(kind, "even") != 0)
         return cz__fail(CZ_ERR_UNSUPPORTED, "%s: a map of kind '%s'", path, cz__show(kind).text);
+    if (!whole)
+        CZ_TRY(cz__json_integers(map, path, "ranges", 0, params, &m->begins, &m->range_count));
+    if (granules)
+        CZ_TRY(read_granules(m, index, path, map));
+    if (whole)
+        CZ_TRY(read_owners(m, index, path, map));
+    if (whole)
+        CZ_TRY(complete_order(m, params, path));
     if (m->order_count != params)
         return cz__fail(CZ_ERR_FORMAT,
                         "%s: the map's order has %" PRId64 " of %" PRId64 " parameters", path,
                         m->order_count, params);
-    if (m->owners)
+    if (whole)
         return cz__shard_map_create_owners(&index->own_map, index->world_size, params, m->counts,
                                            m->owners, m->order);
     CZ_TRY(cz__json_integer(map, path, "element_size", 1, 8, &element_size));
-    return cz__shard_map_create_even(&index->own_map, index->world_size, params, m->counts,
-                                     m->order, m->number_count, m->numbers, (size_t)element_size);
+    const cz__cuts cuts = {m->order, m->range_count,       m->begins,
+                           m->units, (size_t)element_size, m->owners};
+    return cz__shard_map_create_cuts(&index->own_map, index->world_size, params, m->counts, &cuts);
 }
 
 static cz_status parse_map(cz__index *index, const char *path)
@@ -270,6 +315,8 @@ static cz_status parse_map(cz__index *index, const char *path)
     index->map = index->own_map;
     cz__free(members.counts);
     cz__free(members.order);
+    cz__free(members.begins);
+    cz__free(members.units);
     cz__free(members.numbers);
     cz__free(members.owners);
     return status;

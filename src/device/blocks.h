@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* State in 8 bits, in the host's memory: values as codes and, for each block of CZ__BLOCK of them, a
- * scale. What codes stand for is in cpu/kernels/blocks.c. Zeroed memory stands for zeros; a block
+/* State in 8 bits, in the host's memory: values as codes and, for each block of CZ__BLOCK of them,
+ * a scale. What codes stand for is in cpu/kernels/blocks.c. Zeroed memory stands for zeros; a block
  * with an element that is not finite is NaN. Local; any thread; the same bits at every level. */
 #ifndef CZ_DEVICE_BLOCKS_H
 #define CZ_DEVICE_BLOCKS_H

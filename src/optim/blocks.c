@@ -23,17 +23,30 @@ static const struct {
     {cz__rule_lion, "exp_avg", true},         {cz__rule_sgd, "momentum_buffer", true},
 };
 
+/* Of a rule's slot: may it be, and with which codes? */
+static bool is_moment(const cz_rule *rule, const char *slot, bool *is_signed)
+{
+    for (size_t k = 0; k < sizeof moments / sizeof *moments; k++) {
+        *is_signed = moments[k].is_signed;
+        if (moments[k].rule() == rule && strcmp(moments[k].slot, slot) == 0)
+            return true;
+    }
+    return false;
+}
+
 cz_status cz__optim_settle_packed(const cz_optim *optim, int64_t number)
 {
+    const cz_rule *rule = optim->rule;
     cz__optim_group *group = &optim->groups[number];
-    for (size_t k = 0; k < sizeof moments / sizeof *moments; k++)
-        for (int e = 0; e < cz__optim_rule_slots(optim); e++) {
-            if (moments[k].rule() != optim->rule ||
-                strcmp(cz__optim_element_slot(optim, e).name, moments[k].slot) != 0)
-                continue;
+    for (int i = 0, e = 0; i < rule->slot_count; i++) {
+        const cz_slot_spec slot = cz__rule_slot(rule, i);
+        bool with_sign;
+        if (slot.kind == CZ_SLOT_ELEMENT && is_moment(rule, slot.name, &with_sign)) {
             group->packed |= 1u << e;
-            group->with_sign |= (unsigned)moments[k].is_signed << e;
+            group->with_sign |= (unsigned)with_sign << e;
         }
+        e += slot.kind == CZ_SLOT_ELEMENT;
+    }
     group->state_dtype = CZ_F32;
     return group->packed
                ? CZ_OK
@@ -41,7 +54,7 @@ cz_status cz__optim_settle_packed(const cz_optim *optim, int64_t number)
                           "optim: state_dtype of parameter group %" PRId64
                           " is u8, and rule %s has no state that is kept in 8 bits: adam, adamw, "
                           "lion and sgd have",
-                          number, optim->rule->name);
+                          number, rule->name);
 }
 
 static bool is_large_enough(const cz_optim *optim, int64_t param)

@@ -63,6 +63,7 @@ static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *th
     const cz_master master = theirs->master ? theirs->master : optim->master;
     group->has_masters = master != CZ_MASTER_NONE && !optim->rule->update_tensor;
     group->state_dtype = theirs->state_dtype ? theirs->state_dtype : optim->state_dtype;
+    group->granule = theirs->granule;
     for (int h = 0; h < optim->rule->hyper_count; h++)
         group->hypers[h] = optim->defaults[h];
     CZ_TRY(cz__rule_set_list(optim->rule, group->hypers, theirs->hypers));
@@ -112,7 +113,8 @@ const cz__option_table cz__param_group_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_param_group, param_count, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_param_group, hypers, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_param_group, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
-    CZ__OPTION(cz_param_group, state_dtype, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_param_group, state_dtype, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_param_group, granule, CZ__COMPARED_APART, CZ__FROM(CZ_GRANULE_WHOLE)));
 
 static cz_status fill_listed(cz_optim *optim, const cz_optim_options *options)
 {
@@ -224,7 +226,8 @@ uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint6
 {
     const cz__optim_group *group = &optim->groups[param_group];
     const int64_t types[] = {group->has_masters, group->state_dtype, (int64_t)optim->seed,
-                             (int64_t)group->packed, group->packed ? optim->packed_from : 0};
+                             (int64_t)group->packed, group->packed ? optim->packed_from : 0,
+                             group->granule};
     return cz__fingerprint(before, types, sizeof types);
 }
 
@@ -256,6 +259,28 @@ const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group
 int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
 {
     return param >= 0 && param < optim->param_count ? optim->group_of[param] : -1;
+}
+
+/* What the rule of a parameter's group needs, and the group and its state beyond that. */
+int64_t cz__optim_granule(const cz_optim *optim, int64_t param)
+{
+    const cz_tensor *value = cz__model_value(optim->model, param);
+    const int64_t group = cz__optim_group_of(optim, param);
+    if (group < 0)
+        return 1;
+    const int64_t asked =
+        cz__granule_of_both(cz__rule_granule(optim->rule, value),
+                            cz__granule(optim->groups[group].granule, value), value);
+    return cz__granule_of_both(asked, cz__optim_block(optim, param), value);
+}
+
+cz_status cz__optim_cost(const cz_optim *optim, int64_t param, double *cost)
+{
+    *cost = -1;
+    return cz__optim_group_of(optim, param) < 0
+               ? CZ_OK
+               : cz__rule_cost(optim->rule, cz__model_value(optim->model, param),
+                               cz__model_name(optim->model, param), cost);
 }
 
 int64_t cz__optim_group_count(const cz_optim *optim)
@@ -505,6 +530,7 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
     } numbers[] = {{"the number of hyper-parameters", rule->hyper_count},
                    {"the number of partial sums", rule->sum_count},
                    {"state_at_create", rule->state_at_create},
+                   {"the granule", cz__rule_granule_given(rule)},
                    {"the number of slots", rule->slot_count}};
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
         cz__describe_number(d, &(cz__subject){numbers[k].what, "rule", -1, rule->name, "is"},
@@ -518,6 +544,17 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
         cz__describe_number(d, &(cz__subject){"the kind", "slot", s, slot.name, "is"},
                             CZ__FIELD_NUMBER, slot.kind);
     }
+}
+
+/* Where nobody knows it there is nothing to compare. */
+static void describe_cost(cz__description *d, const cz_optim *optim, int64_t param)
+{
+    double cost;
+    if (cz__optim_cost(optim, param, &cost) == CZ_OK && cost >= 0)
+        cz__describe(d,
+                     &(cz__subject){"the cost", "parameter", param,
+                                    cz__model_name(optim->model, param), "is"},
+                     CZ__FIELD_REAL, &cost, sizeof cost);
 }
 
 void cz__describe_members(cz__description *d, const cz_optim *optim)
@@ -537,14 +574,18 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
         if (optim->groups[g].packed)
             cz__describe_number(d, &(cz__subject){"u8_from", "parameter group", g, NULL, "is"},
                                 CZ__FIELD_NUMBER, optim->packed_from);
+        cz__describe_number(d, &(cz__subject){"granule", "parameter group", g, NULL, "is"},
+                            CZ__FIELD_NUMBER, optim->groups[g].granule);
         int64_t count = 0;
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, count);
-        for (int64_t k = 0; k < count; k++)
+        for (int64_t k = 0; k < count; k++) {
             cz__describe_number(
                 d, &(cz__subject){"a member", "parameter group", g, NULL, "is parameter"},
                 CZ__FIELD_NUMBER, params[k]);
+            describe_cost(d, optim, params[k]);
+        }
     }
 }
 

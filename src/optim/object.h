@@ -27,6 +27,7 @@ typedef struct cz__optim_group {
     /* Of 8 bits: bit e: element slot e is, of parameters that are large enough; and its values may
      * be below zero. Others are of state_dtype. */
     unsigned packed, with_sign;
+    int64_t granule;   /* what it asks for beyond the rule's */
     double *hypers;    /* owned, in the order of the rule's specs */
     cz__extra *extras; /* owned; hyper-parameters that were added */
     int extra_count;
@@ -69,8 +70,8 @@ typedef struct cz__optim_shard {
     cz__arena *scratch;
     bool in_parts; /* spans may be updated by several threads */
     int parts;     /* so many have scratch memory */
-    /* Owned, a row for each span, NULL: there is none; in f32 what is here in 8 bits, while somebody
-     * reads or writes it by address. */
+    /* Owned, a row for each span, NULL: there is none; in f32 what is here in 8 bits, while
+     * somebody reads or writes it by address. */
     float **unpacked;
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;

@@ -85,8 +85,10 @@ static cz_status check_param(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz__model_name(optim->model, optim->first),
                         optim->device->name);
+    double cost;
     CZ_TRY(check_types(optim, param));
-    return ask_rule(optim->rule, name, value);
+    CZ_TRY(ask_rule(optim->rule, name, value));
+    return cz__optim_cost(optim, param, &cost);
 }
 
 static bool is_mixed(const cz_optim *optim, int64_t param)

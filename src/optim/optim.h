@@ -50,6 +50,12 @@ const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group
 /* The group of a parameter, -1 if none. */
 int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 
+/* What sharding is to know of a parameter, as its group and its rule say it. Elements of a granule
+ * (1: single elements, also where it is in no group; 0: all of it), and the cost of a whole one
+ * (below 0: its elements). CZ_ERR_ARGUMENT: the rule's cost is none. */
+int64_t cz__optim_granule(const cz_optim *optim, int64_t param);
+cz_status cz__optim_cost(const cz_optim *optim, int64_t param, double *cost);
+
 /* How far each parameter of the model is. Of a sharded optimizer: as put together from all
  * ranks. */
 typedef struct cz__progress {
@@ -70,10 +76,10 @@ bool cz__optim_holds(const cz_optim *optim, int64_t param);
 /* The type of an element slot of a parameter. */
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot);
 
-/* Is it in 8 bits, of a type that stands for f32? Then cz__optim_slot_dtype() is CZ_F32, and there
- * are addresses only between the next two, of which the first makes f32 of all that is here
- * (CZ_ERR_MEMORY) and the second 8 bits again; or the third, which leaves them as they are. What was
- * not written to keeps its bits. Both may be called where nothing is there. */
+/* Is it in 8 bits? Then cz__optim_slot_dtype() is CZ_F32, for which codes stand, and there are
+ * addresses only between the next two, of which the first makes f32 of all that is here
+ * (CZ_ERR_MEMORY) and the second 8 bits again; or the third, which leaves them as they are. What
+ * was not written to keeps its bits. Both may be called where nothing is there. */
 bool cz__optim_is_packed(const cz_optim *optim, int64_t param, int slot);
 cz_status cz__optim_unpack(cz_optim *optim);
 void cz__optim_pack(cz_optim *optim);

@@ -160,8 +160,9 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
                            .group_sizes = &plan->param_count,
                            .members = d->members,
                            .buckets = plan->options.ddp ? &d->buckets : NULL,
-                           .element_size = plan->element_size};
-    plan->ranges = plan->options.partition == CZ_PARTITION_ELEMENTS ? cz__deal_ranges(&deal) : 0;
+                           .element_size = plan->element_size,
+                           .granules = d->granules,
+                           .costs = d->costs};
     return cz__deal_out(&deal, plan->options.partition, out);
 }
 
@@ -188,11 +189,12 @@ static cz_status make_even(const cz__plan_draft *d, cz_shard_map **out)
 
 static cz_status tally_state(cz__plan_draft *d)
 {
-    const cz_plan *plan = d->plan;
+    cz_plan *plan = d->plan;
     cz_shard_map *map = NULL;
     CZ_TRY(plan->options.unsharded ? make_even(d, &map) : make_sharded(d, &map));
     cz__shard_map_tally(map, d->trains, plan->ranks.slotted, d->spans);
     cz__shard_map_tally(map, NULL, plan->ranks.saved, plan->ranks.spans);
+    plan->map_bytes = cz__shard_map_bytes(map);
     for (int r = 0; r < plan->options.world_size; r++)
         plan->ranks.trained[r] = plan->options.unsharded ? plan->shapes[CZ_SHAPE_PARAM].elements
                                                          : plan->ranks.slotted[r];

@@ -101,9 +101,7 @@ static uint64_t ddp_tables(const cz_plan *plan)
 static uint64_t zero_tables(const cz_plan *plan, int rank)
 {
     const cz_plan_options *o = &plan->options;
-    return cz__zero_bytes(plan->param_count) +
-           (plan->ranges > 0 ? cz__even_map_bytes(plan->param_count, plan->ranges)
-                             : cz__owner_table_bytes(o->world_size, plan->param_count)) +
+    return cz__zero_bytes(plan->param_count) + plan->map_bytes +
            cz__optim_bytes(o->rule, plan->param_count, plan->ranks.spans[rank]) +
            cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;

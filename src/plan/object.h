@@ -21,6 +21,9 @@ struct cz_shapes {
     int64_t count, capacity;
     int64_t *elements; /* owned, as all that follows, one for each tensor */
     uint8_t *dtypes, *kinds;
+    uint8_t *dimensions;
+    int64_t *sizes; /* those of one tensor after the other */
+    int64_t size_count, size_capacity;
     /* Parameters in the fixed layout, counted without buffers; NULL: the last one first. */
     int64_t *layout;
     cz__shape_sums sums[CZ__SHAPE_KINDS];
@@ -52,7 +55,7 @@ struct cz_plan {
     size_t hook_staging;   /* of all buckets' all-reduces in a hook */
     size_t value_staging;  /* of all buckets' values where these take no turns */
     uint64_t bucket_bytes; /* of all buckets */
-    int64_t ranges;        /* of the optimizer's map; 0: a table of owners */
+    size_t map_bytes;      /* of the optimizer's map */
     cz__plan_ranks ranks;
 };
 
@@ -63,6 +66,8 @@ typedef struct cz__plan_draft {
     int64_t *counts; /* owned, as all that follows */
     uint8_t *dtypes, *parts, *trains;
     int64_t *layout, *members;
+    int64_t *granules;
+    double *costs;
     int64_t *begins, *params; /* of buckets */
     cz__bucket_lists buckets;
     int64_t *spans; /* world_size + 1: of no interest */

@@ -38,7 +38,8 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, rule, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
-    CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)));
+    CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)),
+    CZ__OPTION(cz_plan_options, granule, CZ__LOCAL, CZ__FROM(CZ_GRANULE_WHOLE)));
 
 static cz_status check_parts(const cz_plan_options *o)
 {
@@ -109,8 +110,6 @@ static cz_status find_slots(cz_plan *plan)
     for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
         plan->slots += (int)(used & 1u);
 done:
-    if (!plan->options.unsharded)
-        plan->options.partition = cz__deal_partition(rule, plan->options.partition);
     cz__free(values);
     return status;
 }
@@ -126,7 +125,10 @@ static cz_status allocate(cz__plan_draft *d)
     d->trains = cz__calloc(params, sizeof *d->trains);
     d->layout = cz__calloc(params, sizeof *d->layout);
     d->members = cz__calloc(params, sizeof *d->members);
-    if (!d->counts || !d->dtypes || !d->parts || !d->trains || !d->layout || !d->members)
+    d->granules = cz__calloc(params, sizeof *d->granules);
+    d->costs = cz__calloc(params, sizeof *d->costs);
+    if (!d->counts || !d->dtypes || !d->parts || !d->trains || !d->layout || !d->members ||
+        !d->granules || !d->costs)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu parameters", params);
     return CZ_OK;
 }
@@ -142,15 +144,30 @@ static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
         d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
 }
 
+/* As a parameter of this shape has it: no name is kept of it. */
+static cz_status find_granule(cz__plan_draft *d, int64_t param, const cz_tensor *tensor)
+{
+    const cz_plan_options *o = &d->plan->options;
+    d->granules[param] = cz__granule_of_both(cz__rule_granule(o->rule, tensor),
+                                             cz__granule(o->granule, tensor), tensor);
+    return cz__rule_cost(o->rule, tensor, "?", &d->costs[param]);
+}
+
 static cz_status fill_plan(cz__plan_draft *d)
 {
     cz_plan *plan = d->plan;
+    const int64_t *sizes = d->shapes->sizes;
     int64_t p = 0;
     CZ_TRY(allocate(d));
     for (int64_t i = 0; i < d->shapes->count; i++) {
         const cz_shape_kind kind = (cz_shape_kind)d->shapes->kinds[i];
+        cz_tensor tensor = {.dtype = (cz_dtype)d->shapes->dtypes[i],
+                            .dimensions = d->shapes->dimensions[i]};
+        for (int k = 0; k < tensor.dimensions; k++)
+            tensor.shape[k] = *sizes++;
         if (kind == CZ_SHAPE_BUFFER)
             continue;
+        CZ_TRY(find_granule(d, p, &tensor));
         if (p == 0)
             plan->dtype = (cz_dtype)d->shapes->dtypes[i];
         CZ_TRY(check_type(d, i));
@@ -182,6 +199,8 @@ static void draft_clear(cz__plan_draft *d)
     cz__free(d->trains);
     cz__free(d->layout);
     cz__free(d->members);
+    cz__free(d->granules);
+    cz__free(d->costs);
     cz__free(d->begins);
     cz__free(d->params);
     cz__free(d->spans);

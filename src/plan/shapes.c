@@ -27,6 +27,8 @@ void cz_shapes_destroy(cz_shapes **shapes)
     cz__free((*shapes)->elements);
     cz__free((*shapes)->dtypes);
     cz__free((*shapes)->kinds);
+    cz__free((*shapes)->dimensions);
+    cz__free((*shapes)->sizes);
     cz__free((*shapes)->layout);
     cz__free(*shapes);
     *shapes = NULL;
@@ -35,7 +37,7 @@ void cz_shapes_destroy(cz_shapes **shapes)
 /* Room for one more in all lists. */
 static cz_status reserve(cz_shapes *s)
 {
-    int64_t capacity[3] = {s->capacity, s->capacity, s->capacity};
+    int64_t capacity[4] = {s->capacity, s->capacity, s->capacity, s->capacity};
     int64_t *elements = cz__grow(s->elements, s->count, &capacity[0], sizeof *elements);
     if (elements)
         s->elements = elements;
@@ -43,17 +45,35 @@ static cz_status reserve(cz_shapes *s)
     if (dtypes)
         s->dtypes = dtypes;
     uint8_t *kinds = dtypes ? cz__grow(s->kinds, s->count, &capacity[2], 1) : NULL;
-    if (!kinds)
+    if (kinds)
+        s->kinds = kinds;
+    uint8_t *dimensions = kinds ? cz__grow(s->dimensions, s->count, &capacity[3], 1) : NULL;
+    if (!dimensions)
         return cz__fail(CZ_ERR_MEMORY, "shapes: no memory for a list of %" PRId64 " tensors",
                         s->count + 1);
-    s->kinds = kinds;
-    s->capacity = capacity[2];
+    s->dimensions = dimensions;
+    s->capacity = capacity[3];
     return CZ_OK;
 }
 
-static cz_status append(cz_shapes *s, size_t name_bytes, cz_dtype dtype, int64_t elements,
+/* They are there once they are counted. */
+static cz_status write_sizes(cz_shapes *s, const cz_tensor *tensor)
+{
+    for (int d = 0; d < tensor->dimensions; d++) {
+        int64_t *sizes = cz__grow(s->sizes, s->size_count + d, &s->size_capacity, sizeof *sizes);
+        if (!sizes)
+            return cz__fail(CZ_ERR_MEMORY, "shapes: no memory for a list of %" PRId64 " sizes",
+                            s->size_count + d + 1);
+        s->sizes = sizes;
+        s->sizes[s->size_count + d] = tensor->shape[d];
+    }
+    return CZ_OK;
+}
+
+static cz_status append(cz_shapes *s, size_t name_bytes, const cz_tensor *tensor, int64_t elements,
                         cz_shape_kind kind)
 {
+    const cz_dtype dtype = tensor->dtype;
     const int64_t all = s->sums[0].elements + s->sums[1].elements + s->sums[2].elements;
     if (elements > most_elements - all)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -61,7 +81,10 @@ static cz_status append(cz_shapes *s, size_t name_bytes, cz_dtype dtype, int64_t
                         " in those before it: more than can be counted",
                         elements, all);
     CZ_TRY(reserve(s));
+    CZ_TRY(write_sizes(s, tensor));
+    s->size_count += tensor->dimensions;
     s->elements[s->count] = elements;
+    s->dimensions[s->count] = (uint8_t)tensor->dimensions;
     s->dtypes[s->count] = (uint8_t)dtype;
     s->kinds[s->count++] = (uint8_t)kind;
     cz__shape_sums *sums = &s->sums[kind];
@@ -106,7 +129,7 @@ cz_status cz_shapes_add(cz_shapes *shapes, const char *name, cz_dtype dtype, int
     if (kind != CZ_SHAPE_BUFFER && !cz__converts(dtype))
         return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%s' is %s: a parameter is of a floating type",
                         cz__show(name).text, cz_dtype_name(dtype));
-    CZ_TRY(append(shapes, strlen(name), dtype, elements, kind));
+    CZ_TRY(append(shapes, strlen(name), &tensor, elements, kind));
     if (kind != CZ_SHAPE_BUFFER)
         note_type(shapes, name, dtype);
     return CZ_OK;

@@ -65,6 +65,22 @@ cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtyp
  * scalars. */
 unsigned cz__rule_element_slots(const cz_rule *rule, const double *values);
 
+/* ---- how fine parameters may be cut ---- */
+
+/* Elements of a granule, CZ_GRANULE_ROW or _WHOLE, or 0, of this tensor: 1: single elements; 0:
+ * all of it. Multiples of both. */
+int64_t cz__granule(int64_t granule, const cz_tensor *param);
+int64_t cz__granule_of_both(int64_t a, int64_t b, const cz_tensor *param);
+
+/* The rule's own, as its table has it and of this tensor. */
+int64_t cz__rule_granule_given(const cz_rule *rule);
+int64_t cz__rule_granule(const cz_rule *rule, const cz_tensor *param);
+
+/* Of a whole parameter; below 0: as many as elements. CZ_ERR_ARGUMENT: it is no number that can be
+ * added up; `name`: the parameter's. */
+cz_status cz__rule_cost(const cz_rule *rule, const cz_tensor *param, const char *name,
+                        double *cost);
+
 /* The rule's defaults; NaN where there is none. */
 void cz__rule_defaults(const cz_rule *rule, double *values);
 

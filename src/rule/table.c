@@ -2,7 +2,9 @@
 /* Tables of rules, which may come from anywhere: what is wrong with one is found before it is
  * used. */
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/options.h"
@@ -159,6 +161,70 @@ unsigned cz__rule_element_slots(const cz_rule *rule, const double *values)
     return elements;
 }
 
+/* ---- how fine parameters may be cut ---- */
+
+/* A table of an older program ends before them. */
+#define HAS(rule, field)                                                                           \
+    ((rule)->size >= offsetof(cz_rule, field) + sizeof((rule)->field) && (rule)->field)
+
+/* All of it, where it is in one granule. */
+static int64_t of_tensor(int64_t elements, const cz_tensor *param)
+{
+    return elements > 1 && elements >= cz_tensor_count(param) ? 0 : elements;
+}
+
+int64_t cz__granule(int64_t granule, const cz_tensor *param)
+{
+    if (granule == CZ_GRANULE_WHOLE)
+        return 0;
+    if (granule == CZ_GRANULE_ROW) {
+        cz_tensor row = *param;
+        if (param->dimensions < 2 || cz_tensor_count(param) == 0)
+            return 1;
+        row.shape[0] = 1;
+        granule = cz_tensor_count(&row);
+    }
+    return of_tensor(granule > 1 ? granule : 1, param);
+}
+
+int64_t cz__granule_of_both(int64_t a, int64_t b, const cz_tensor *param)
+{
+    int64_t divisor = a, rest = b;
+    if (a == 0 || b == 0)
+        return 0;
+    while (rest > 0) {
+        const int64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    return a / divisor > INT64_MAX / b ? 0 : of_tensor(a / divisor * b, param);
+}
+
+int64_t cz__rule_granule_given(const cz_rule *rule)
+{
+    if (rule->update_tensor)
+        return CZ_GRANULE_WHOLE;
+    return HAS(rule, granule) ? rule->granule : 0;
+}
+
+int64_t cz__rule_granule(const cz_rule *rule, const cz_tensor *param)
+{
+    return cz__granule(cz__rule_granule_given(rule), param);
+}
+
+cz_status cz__rule_cost(const cz_rule *rule, const cz_tensor *param, const char *name, double *cost)
+{
+    *cost = -1;
+    if (!HAS(rule, cost))
+        return CZ_OK;
+    *cost = rule->cost(param, rule->context);
+    return *cost >= 0 && *cost <= 1e200 /* so that sums are numbers */
+               ? CZ_OK
+               : cz__fail(CZ_ERR_ARGUMENT,
+                          "rule %s: the cost of parameter '%.60s' is %g, wanted: from 0 to 1e200",
+                          rule->name, name, *cost);
+}
+
 /* ---- the table ---- */
 
 enum { MOST_HYPERS = 1024 }; /* a larger number is no count of a table */
@@ -168,10 +234,11 @@ static cz_status check_size(const cz_rule *rule)
 {
     if (!rule)
         return cz__fail(CZ_ERR_ARGUMENT, "rule is NULL");
-    if (rule->abi != CZ_RULE_ABI || rule->size < sizeof(cz_rule))
+    const size_t least = offsetof(cz_rule, granule); /* what came later may be missing */
+    if (rule->abi != CZ_RULE_ABI || rule->size < least)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "rule: ABI %u of %zu bytes, this library takes %u of at least %zu",
-                        (unsigned)rule->abi, rule->size, CZ_RULE_ABI, sizeof(cz_rule));
+                        (unsigned)rule->abi, rule->size, CZ_RULE_ABI, least);
     return CZ_OK;
 }
 
@@ -276,6 +343,18 @@ static cz_status check_passes(const cz_rule *rule)
     return CZ_OK;
 }
 
+static cz_status check_granule(const cz_rule *rule)
+{
+    const int64_t granule = cz__rule_granule_given(rule);
+    return granule >= CZ_GRANULE_WHOLE
+               ? CZ_OK
+               : cz__fail(CZ_ERR_ARGUMENT,
+                          "rule %s: its granule is %" PRId64
+                          ", wanted: a number of elements, CZ_GRANULE_ROW (%d) or "
+                          "CZ_GRANULE_WHOLE (%d)",
+                          rule->name, granule, CZ_GRANULE_ROW, CZ_GRANULE_WHOLE);
+}
+
 cz_sums_kernel cz__rule_device_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
                                     cz_dtype state, void *context)
 {
@@ -288,5 +367,6 @@ cz_status cz__rule_check_table(const cz_rule *rule)
     CZ_TRY(check_entries(rule));
     CZ_TRY(check_hypers(rule));
     CZ_TRY(check_slots(rule));
+    CZ_TRY(check_granule(rule));
     return check_passes(rule);
 }

@@ -4,51 +4,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "shard/loads.h"
 #include "shard/map.h"
 #include "shard/shard.h"
-
-/* A rank in a heap: the root has the smallest load, among equals the lowest rank. */
-typedef struct node {
-    int64_t load;
-    int rank;
-} node;
-
-typedef struct load_heap {
-    int64_t size;
-    int64_t *loads; /* borrowed, per rank: as they become */
-    node *nodes;    /* owned */
-} load_heap;
-
-static bool lighter(const node *a, const node *b)
-{
-    return a->load < b->load || (a->load == b->load && a->rank < b->rank);
-}
-
-/* `it` has its place at `hole` or below. */
-static void sift_down(load_heap *heap, int64_t hole, node it)
-{
-    node *nodes = heap->nodes;
-    for (int64_t child; (child = 2 * hole + 1) < heap->size; hole = child) {
-        if (child + 1 < heap->size && lighter(&nodes[child + 1], &nodes[child]))
-            child++;
-        if (!lighter(&nodes[child], &it))
-            break;
-        nodes[hole] = nodes[child];
-    }
-    nodes[hole] = it;
-}
-
-static cz_status heap_create(load_heap *heap, int world_size, int64_t *loads)
-{
-    *heap = (load_heap){world_size, loads, cz__calloc((size_t)world_size, sizeof(node))};
-    if (!heap->nodes)
-        return cz__fail(CZ_ERR_MEMORY, "greedy partition: no memory for %d ranks", world_size);
-    for (int r = 0; r < world_size; r++)
-        heap->nodes[r] = (node){loads[r], r};
-    for (int i = world_size / 2 - 1; i >= 0; i--)
-        sift_down(heap, i, heap->nodes[i]);
-    return CZ_OK;
-}
 
 typedef struct listed_param {
     int64_t count;
@@ -64,16 +22,16 @@ static int larger_first(const void *left, const void *right)
     return a->place < b->place ? -1 : 1;
 }
 
-static void deal(load_heap *heap, listed_param *entries, int64_t count, int *owners, int64_t *order)
+static void deal(cz__loads *loads, listed_param *entries, int64_t count, int *owners,
+                 int64_t *order)
 {
     qsort(entries, (size_t)count, sizeof *entries, larger_first);
     for (int64_t k = 0; k < count; k++) {
-        node lightest = heap->nodes[0];
-        owners[entries[k].param] = lightest.rank;
+        const int lightest = cz__loads_lightest(loads);
+        owners[entries[k].param] = lightest;
         if (order)
             order[k] = entries[k].param;
-        heap->loads[lightest.rank] = lightest.load += entries[k].count;
-        sift_down(heap, 0, lightest);
+        cz__loads_add(loads, lightest, entries[k].count);
     }
 }
 
@@ -132,7 +90,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
                                     int *owners, int64_t *order)
 {
     int64_t listed = 0;
-    load_heap heap = {0};
+    cz__loads heap = {0};
     CZ_TRY(check_sizes(world_size, param_count, counts, group_count, group_sizes, &listed));
     if (param_count > 0 && (!owners || (listed > 0 && group_count > 0 && !group_params)))
         return cz__fail(CZ_ERR_ARGUMENT, "greedy partition: %s is NULL",
@@ -150,7 +108,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
     if (status)
         goto done;
     if (listed > 0)
-        status = heap_create(&heap, world_size, loads);
+        status = cz__loads_create(&heap, world_size, loads);
     if (status)
         goto done;
     for (int64_t k = 0; k < listed; k++) {
@@ -166,7 +124,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
 done:
     cz__free(seen);
     cz__free(entries);
-    cz__free(heap.nodes);
+    cz__loads_clear(&heap);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shard maps of either form: what is checked and asked before the form itself is. */
+/* Shard maps of any form: what is checked and asked before the form itself is. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -115,6 +115,25 @@ static bool has_rank(const cz_shard_map *map, int rank)
 int64_t cz__shard_map_count(const cz_shard_map *map, int64_t param)
 {
     return has_param(map, param) ? map->counts[param] : -1;
+}
+
+int64_t cz__shard_map_ranges(const cz_shard_map *map, size_t *element_size, int64_t *begins,
+                             int64_t *units, int64_t room)
+{
+    return map && map->kind->ranges ? map->kind->ranges(map, element_size, begins, units, room)
+                                    : -1;
+}
+
+int cz__shard_map_remainder_owner(const cz_shard_map *map, int64_t param)
+{
+    return has_param(map, param) && map->kind->remainder_owner
+               ? map->kind->remainder_owner(map, param)
+               : -1;
+}
+
+size_t cz__shard_map_bytes(const cz_shard_map *map)
+{
+    return map ? map->kind->bytes(map) : 0;
 }
 
 bool cz__shard_map_cuts(const cz_shard_map *map)

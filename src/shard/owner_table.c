@@ -111,6 +111,11 @@ static void tally(const cz_shard_map *map, const uint8_t *include, int64_t *elem
     }
 }
 
+static size_t bytes(const cz_shard_map *map)
+{
+    return cz__owner_table_bytes(map->world_size, map->param_count);
+}
+
 size_t cz__owner_table_bytes(int world_size, int64_t param_count)
 {
     const owner_table *table = NULL;
@@ -130,6 +135,7 @@ static const cz__map_kind owner_kind = {
     .next = next,
     .listed = listed,
     .tally = tally,
+    .bytes = bytes,
     .release = release,
 };
 

@@ -36,6 +36,37 @@ cz_status cz__shard_map_create_even(cz_shard_map **out, int world_size, int64_t 
                                     int64_t range_count, const int64_t *range_begins,
                                     size_t element_size);
 
+/* Even cuts at granules: what no cut goes through. All borrowed. A parameter is its whole granules,
+ * which are cut, and a remainder, shorter than one, which has an owner. The order, ranges and the
+ * rest are as above. */
+typedef struct cz__cuts {
+    const int64_t *order;
+    int64_t range_count;
+    const int64_t *begins;
+    /* Of each range: elements of a granule. 1: single elements, which are cut as above. 0: whole
+     * tensors, which are all remainder. NULL: 1 for all. */
+    const int64_t *units;
+    size_t element_size;
+    /* Of each parameter with a remainder: who has it. That is the owner of the parameter's last
+     * granule, or none of the ranks from the first one's owner to it: a rank has one span of a
+     * parameter at most. NULL: there are none. */
+    const int *owners;
+} cz__cuts;
+
+/* In closed form as above; remainders are in a table of owners. In the order of the ranges granules
+ * left over from an even share go to one rank after the other, from the first rank on; with ranges
+ * in descending order of their granules, ranks differ by one granule at most. Errors as above. */
+cz_status cz__shard_map_create_cuts(cz_shard_map **out, int world_size, int64_t param_count,
+                                    const int64_t *counts, const cz__cuts *cuts);
+
+/* Owners for remainders in cuts without any, in `owners` (param_count of them), so that ranks have
+ * as many elements as others of the parameters with a flag (NULL: of all): to the rank that has
+ * least, the largest first, as far as the rule above allows, and improved by exchange. Owners that
+ * are not -1 stay and count for nothing; so do parameters without a flag. CZ_ERR_MEMORY, and as
+ * above. */
+cz_status cz__cuts_deal_remainders(const cz__cuts *cuts, int world_size, int64_t param_count,
+                                   const int64_t *counts, const uint8_t *include, int *owners);
+
 void cz__shard_map_destroy(cz_shard_map **map); /* accepts NULL and *NULL */
 
 /* PyTorch's greedy partition: parameter groups in order; inside a group the largest parameter first
@@ -56,7 +87,21 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
                                     const int64_t *group_sizes, const int64_t *group_params,
                                     int *owners, int64_t *order);
 
-/* What a map of either form allocates. */
+/* Owners for whole things of these costs: the costliest first, each to the rank with the smallest
+ * load so far; then the fullest rank gives one to another, or exchanges one with it, until it has
+ * at most 1.05 times the mean, or just one thing, or nothing helps. `members`: those of
+ * param_count that are dealt out. `loads` (one for each rank) is brought up to date. The same on
+ * every rank: it is all made of whole numbers. CZ_ERR_MEMORY, and as above. */
+cz_status cz__partition_balanced(int world_size, int64_t *loads, int64_t param_count,
+                                 const int64_t *costs, int64_t member_count, const int64_t *members,
+                                 int *owners);
+
+/* The second half of that: `owners` of the members are there, and `loads` with them. */
+cz_status cz__partition_improve(int world_size, int64_t *loads, const int64_t *costs,
+                                int64_t member_count, const int64_t *members, int *owners);
+
+/* What a map allocates, made or only planned. */
+size_t cz__shard_map_bytes(const cz_shard_map *map);
 size_t cz__even_map_bytes(int64_t param_count, int64_t range_count);
 size_t cz__owner_table_bytes(int world_size, int64_t param_count);
 
@@ -79,11 +124,14 @@ int cz__shard_map_home(const cz_shard_map *map, int64_t param);
  * and for NULL. */
 int64_t cz__shard_map_listed(const cz_shard_map *map, int64_t place);
 
-/* Of even cuts: the size of an element, how many ranges there are, and where the first `room` of
- * them begin. False: it is a table of owners (cz__shard_map_home() and cz__shard_map_listed() have
- * all of it). The order is cz__shard_map_listed() in both. */
-bool cz__shard_map_even(const cz_shard_map *map, size_t *element_size, int64_t *range_count,
-                        int64_t *begins, int64_t room);
+/* Of even cuts: how many ranges there are, the size of an element, and where the first `room` of
+ * them begin, and their granules. -1: it is a table of owners (cz__shard_map_home() and
+ * cz__shard_map_listed() have all of it). The order is cz__shard_map_listed() in both. */
+int64_t cz__shard_map_ranges(const cz_shard_map *map, size_t *element_size, int64_t *begins,
+                             int64_t *units, int64_t room);
+
+/* The rank that has the remainder of a parameter; -1: it has none. */
+int cz__shard_map_remainder_owner(const cz_shard_map *map, int64_t param);
 
 /* Elements and spans that each rank has of the parameters with a flag (NULL: of all), in time
  * proportional to parameters and ranks, not to their product. Both have room for world_size + 1

@@ -148,7 +148,7 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
     zero->param_count = cz__model_param_count(zero->model);
     CZ_TRY(cz__zero_find_kinds(zero));
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
-    zero->partition = ours->partition = cz__deal_partition(zero->rule, ours->partition);
+    zero->partition = ours->partition;
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));

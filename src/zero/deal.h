@@ -43,16 +43,14 @@ typedef struct cz__deal {
     const cz__bucket_lists *buckets;
     const int *owners; /* CZ_PARTITION_GIVEN */
     size_t element_size;
+    /* Of each parameter in groups; param_count each. Elements between which it is not cut, 1:
+     * anywhere, 0: nowhere. NULL: 1 for all. */
+    const int64_t *granules;
+    const double *costs; /* of whole ones; below 0: as many as elements. NULL: that for all. */
 } cz__deal;
 
-/* What the partition that was asked for becomes: a rule that needs whole tensors has no use for
- * even cuts, on any number of ranks. */
-cz_partition cz__deal_partition(const cz_rule *rule, cz_partition asked);
-
-/* CZ_ERR_MEMORY. The options were checked. */
+/* Even cuts without anything to cut, where no rule knows the cost of whole tensors, are the greedy
+ * partition. CZ_ERR_MEMORY. The options were checked. */
 cz_status cz__deal_out(const cz__deal *deal, cz_partition partition, cz_shard_map **out);
-
-/* Ranges of the map that even cuts make. */
-int64_t cz__deal_ranges(const cz__deal *deal);
 
 #endif

@@ -20,10 +20,12 @@
 
 /* What a partition is made from. */
 typedef struct sources {
-    int64_t *counts; /* owned, as all that follows; param_count each, as the next three */
+    int64_t *counts; /* owned, as all that follows; param_count each, as the next five */
     uint8_t *parts;
     int64_t *layout;
     int64_t *members;
+    int64_t *granules;
+    double *costs;
     int64_t *group_sizes;
     int64_t *begins, *params; /* of buckets */
     cz__bucket_lists buckets;
@@ -35,6 +37,8 @@ static void sources_clear(sources *s)
     cz__free(s->parts);
     cz__free(s->layout);
     cz__free(s->members);
+    cz__free(s->granules);
+    cz__free(s->costs);
     cz__free(s->group_sizes);
     cz__free(s->begins);
     cz__free(s->params);
@@ -48,11 +52,13 @@ static cz_status allocate_sources(sources *s, const cz_zero *zero)
     s->parts = cz__calloc(params, sizeof *s->parts);
     s->layout = cz__calloc(params, sizeof *s->layout);
     s->members = cz__calloc(params, sizeof *s->members);
+    s->granules = cz__calloc(params, sizeof *s->granules);
+    s->costs = cz__calloc(params, sizeof *s->costs);
     s->group_sizes = cz__calloc((size_t)cz__optim_group_count(zero->optim), sizeof *s->group_sizes);
     s->begins = cz__calloc(buckets + 1, sizeof *s->begins);
     s->params = cz__calloc(params, sizeof *s->params);
-    if (!s->counts || !s->parts || !s->layout || !s->members || !s->group_sizes || !s->begins ||
-        !s->params)
+    if (!s->counts || !s->parts || !s->layout || !s->members || !s->granules || !s->costs ||
+        !s->group_sizes || !s->begins || !s->params)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for the partition of %zu parameters",
                         params);
     return CZ_OK;
@@ -95,6 +101,8 @@ static cz_status sources_create(sources *s, const cz_zero *zero)
     for (int64_t p = 0; p < zero->param_count; p++) {
         s->counts[p] = cz_tensor_count(cz__model_value(zero->model, p));
         s->parts[p] = (uint8_t)part_of(zero, p);
+        s->granules[p] = cz__optim_granule(zero->optim, p);
+        CZ_TRY(cz__optim_cost(zero->optim, p, &s->costs[p]));
     }
     cz__model_lay_out(zero->model, s->layout);
     list_members(s, zero);
@@ -167,7 +175,9 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
                            .members = s.members,
                            .buckets = zero->ddp ? &s.buckets : NULL,
                            .owners = owners,
-                           .element_size = zero->element_size};
+                           .element_size = zero->element_size,
+                           .granules = s.granules,
+                           .costs = s.costs};
     if (!status)
         status = cz__deal_out(&deal, partition, out);
     sources_clear(&s);
@@ -421,8 +431,7 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
-    resharding r = {
-        .zero = zero, .partition = cz__deal_partition(zero->rule, partition), .owners = owners};
+    resharding r = {.zero = zero, .partition = partition, .owners = owners};
     cz_status status = cz__zero_check_idle(zero);
     if (!status)
         status = cz__zero_check_partition(zero, partition, owners, owner_count);

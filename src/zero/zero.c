@@ -103,11 +103,13 @@ cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info)
     if (!zero || !info)
         return cz__fail(CZ_ERR_ARGUMENT, "zero get_info: %s is NULL", zero ? "info" : "zero");
     CZ_TRY(settle(zero));
+    const bool is_whole =
+        zero->partition == CZ_PARTITION_ELEMENTS && !cz__shard_map_cuts(zero->map);
     const cz_zero_info ours = {.group = zero->group,
                                .model = zero->model,
                                .ddp = zero->ddp,
                                .device = zero->device,
-                               .partition = zero->partition,
+                               .partition = is_whole ? CZ_PARTITION_GREEDY : zero->partition,
                                .gradients = zero->gradients,
                                .overlap = zero->overlap,
                                .overlap_status = overlap_status(zero),

@@ -55,7 +55,7 @@ struct cz_zero {
     cz_step_options step_options; /* of steps inside passes; size 0: none */
     cz__step_outcome outcome;
     const cz_device *device; /* whose memory the group moves: all tensors are there */
-    cz_partition partition;
+    cz_partition partition;  /* as it was asked for */
     cz_gradients gradients;
     int64_t param_count;
     int kind_count;

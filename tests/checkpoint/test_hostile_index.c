@@ -106,6 +106,9 @@ static json_t *large_params(void)
 #define MAP_OF(order, ranges)                                                                      \
     "{\"kind\":\"even\",\"element_size\":4,\"ranges\":" ranges ",\"order\":" order "}"
 #define OWNERS_OF(order, owners) "{\"kind\":\"owners\",\"owners\":" owners ",\"order\":" order "}"
+#define GRANULES_OF(ranges, units, owners)                                                         \
+    "{\"kind\":\"granules\",\"order\":[0, 1, 2],\"element_size\":4,\"ranges\":" ranges             \
+    ",\"units\":" units ",\"owners\":" owners "}"
 #define STATE "optimizer/state/layer0.weight"
 #define SUM "\"00000000000000000000000000000000\""
 
@@ -200,6 +203,18 @@ static const lie index_lies[] = {
     {"map", OWNERS_OF("[]", "[-1, -1, -1]"), NULL},
     {"map", OWNERS_OF("[0, 1, 2]", "[0, 1, -1]"), NULL},
     {"map", OWNERS_OF("[0, 1, 2]", "[0, 1, 0]"), NULL},
+    {"map/kind", "\"granules\"", NULL},
+    {"map", GRANULES_OF("[0]", "[]", "[-1, -1, -1]"), NULL},
+    {"map", GRANULES_OF("[]", "[]", "[-1, -1, -1]"), NULL},
+    {"map", GRANULES_OF("[0]", "[0, 1]", "[0, 1, 0]"), NULL},
+    {"map", GRANULES_OF("[0]", "[-1]", "[0, 1, 0]"), NULL},
+    {"map", GRANULES_OF("[0]", "[0.5]", "[0, 1, 0]"), NULL},
+    {"map", GRANULES_OF("[0]", "[0]", "[0, 1]"), NULL},
+    {"map", GRANULES_OF("[0]", "[0]", "[0, 1, -1]"), NULL},
+    {"map", GRANULES_OF("[0]", "[0]", "[0, 1, 2]"), NULL},
+    {"map", GRANULES_OF("[0]", "[0]", "[0, 1, 0]"), NULL},
+    {"map", GRANULES_OF("[0]", "[9223372036854775807]", "[1, 1, 1]"), NULL},
+    {"map", GRANULES_OF("[0]", "[2]", "[-1, -1, -1]"), NULL},
     {"optimizer", "null", NULL},
     {"optimizer", "\"adam\"", NULL},
     {"optimizer", "{}", NULL},

@@ -193,7 +193,7 @@ static void run(const char *suffix)
         {.partitions = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_GREEDY, CZ_PARTITION_ELEMENTS},
          .master = CZ_MASTER_NONE,
          .state_dtype = CZ_BF16},
-        {.partitions = {CZ_PARTITION_GREEDY, CZ_PARTITION_GREEDY, CZ_PARTITION_GREEDY},
+        {.partitions = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_GREEDY, CZ_PARTITION_ELEMENTS},
          .state_dtype = CZ_U8},
     };
     char why[256];

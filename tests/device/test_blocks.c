@@ -49,7 +49,7 @@ static float scale_of(bool is_signed, const float *values, int64_t count)
     return scale != 0 && fabsf(scale) < smallest ? smallest : scale;
 }
 
-/* Nearest, up to what one rounding in f32 is of a cell; of two that are as near it may be either. */
+/* Nearest, up to what one rounding in f32 is of a cell: of two as near ones it may be either. */
 static void check_code(bool is_signed, const double *table, float value, float scale, uint8_t code)
 {
     const double share = (double)(value / scale);

@@ -519,6 +519,7 @@ static const change group_changes[] = {
     CHANGE(hypers, POINTER((void *)other_rate), "lr"),
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
+    CHANGE(granule, I64(256), "granule of parameter group 0"),
     {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};

@@ -39,7 +39,7 @@ TEST(what_is_refused)
     char sentence[128];
     snprintf(sentence, sizeof sentence,
              "rule: ABI %u of 7 bytes, this library takes %u of at least %zu", CZ_RULE_ABI + 1,
-             CZ_RULE_ABI, sizeof(cz_rule));
+             CZ_RULE_ABI, offsetof(cz_rule, granule));
     cz_rule rule = *cz_test_probe_rule();
     rule.find_kernel = no_kernel;
     expect_refusal(&rule, CZ_ERR_UNSUPPORTED,

@@ -106,6 +106,15 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     zero.overlap = o->overlap;
     zero.parameters_as_bucket_view = o->views;
     zero.moved = o->views ? moved : NULL;
+    int64_t all[PARAMS];
+    cz_param_group whole = CZ_PARAM_GROUP_INIT;
+    for (int64_t p = 0; p < PARAMS; p++)
+        all[p] = p;
+    whole.params = all;
+    whole.param_count = PARAMS;
+    whole.granule = o->granule;
+    zero.groups = o->granule ? &whole : NULL;
+    zero.group_count = o->granule ? 1 : 0;
     return cz_zero_create(&t->zero, group, t->model, o->rule, o->hypers, &zero);
 }
 

@@ -133,6 +133,19 @@ static cz_status check_rest(training *t, const run *r, cz_checkpoint *checkpoint
                         m.consolidate_bytes);
 }
 
+/* Of this rank, to the cache lines at which its slots begin: the map is the same. */
+static cz_status check_state(training *t, const run *r)
+{
+    cz_plan_memory m = CZ_PLAN_MEMORY_INIT;
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
+    CZ_TRY(cz_plan_rank(r->plan, cz_group_rank(t->group), &m));
+    CZ_TRY(cz_zero_get_info(t->zero, &info));
+    return info.state_bytes <= m.state_bytes && m.state_bytes < info.state_bytes + 2 * 64
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "%zu bytes of state, planned were %zu", info.state_bytes,
+                         (size_t)m.state_bytes);
+}
+
 static cz_status check_all(training *t, const run *r)
 {
     cz_checkpoint_options o = CZ_CHECKPOINT_OPTIONS_INIT;
@@ -142,6 +155,8 @@ static cz_status check_all(training *t, const run *r)
     o.zero = t->zero;
     o.optim = t->optim;
     o.keep = 1;
+    if (t->zero)
+        CZ_TRY(check_state(t, r));
     CZ_TRY(check_steps(t, r));
     if (!r->folder[0])
         return CZ_OK;
@@ -165,10 +180,10 @@ static cz_status each_rank(cz_group *group, void *context)
     return status;
 }
 
-static void measure_parts(const way *w, int world_size, size_t bucket_bytes, const char *folder,
-                          int parts)
+static void measure_as(cz_plan_options o, const way *w, const char *folder)
 {
-    const cz_plan_options o = options_in_parts(w, world_size, bucket_bytes, parts);
+    const int world_size = o.world_size, parts = o.parts;
+    const size_t bucket_bytes = o.bucket_bytes;
     cz_plan *plan = make_plan(&o);
     run r = {.options = &o, .plan = plan};
     char why[256];
@@ -180,6 +195,12 @@ static void measure_parts(const way *w, int world_size, size_t bucket_bytes, con
         fail_msg("%s, %d ranks, buckets of %zu bytes, %d parts: %s", w->name, world_size,
                  bucket_bytes, parts, why);
     cz_plan_destroy(&plan);
+}
+
+static void measure_parts(const way *w, int world_size, size_t bucket_bytes, const char *folder,
+                          int parts)
+{
+    measure_as(options_in_parts(w, world_size, bucket_bytes, parts), w, folder);
 }
 
 static void measure(const way *w, int world_size, size_t bucket_bytes, const char *folder)
@@ -274,6 +295,17 @@ TEST(as_many_parts_as_ranks_cost_no_memory_and_more_cost_some)
                 assert_int_equal(with.staging_bytes, without.staging_bytes);
                 assert_int_equal(with.sent_bytes, without.sent_bytes);
             }
+        }
+}
+
+TEST(granules_take_the_memory_that_was_planned)
+{
+    static const int64_t granules[] = {256, 7, CZ_GRANULE_WHOLE, 150000};
+    for (int w = 0; w < WAYS; w++)
+        for (int k = 0; k < 4; k++) {
+            cz_plan_options o = options_in_parts(&ways[w], worlds[(w + k) % WORLDS], 64 << 10, 0);
+            o.granule = granules[k];
+            measure_as(o, &ways[w], "");
         }
 }
 

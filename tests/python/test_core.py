@@ -2,6 +2,7 @@
 """The package without PyTorch. The oracle is the library's: the bits of one unsharded process."""
 import array
 import ctypes
+import functools
 import gc
 import math
 import multiprocessing
@@ -484,6 +485,15 @@ class Training(Bits):
         sizes = {name: ("f32", shape) for name, shape in SHAPES.items()}
         self.assertEqual([rank["state_bytes"] for rank in czero.plan(sizes, 3)], planned)
 
+    def test_granules_are_kept_and_change_no_bit(self):
+        alone = train_alone()
+        for granule in (7, "row", "whole"):
+            groups = [{"params": list(SHAPES), "granule": granule}]
+            for values, _ in czero.launch(functools.partial(train, groups=groups), 3):
+                self.same(values, alone[0])
+        planned = czero.plan({"w": ("f32", (100,)), "b": ("f32", (28,))}, 2, granule="whole")
+        self.assertEqual(sorted(rank["state_bytes"] for rank in planned), [2 * 128, 2 * 448])
+
 
 class OwnRules(Bits):
     """Rules in Python."""
@@ -515,7 +525,10 @@ class OwnRules(Bits):
         return {name: value.copy() for name, (value, _) in arrays.items()}, optim.state_dict()
 
     def test_any_number_of_ranks_has_the_bits_of_one(self):
-        for options in ({}, {"whole": True}):
+        def cost(shape):
+            return len(shape) + 1
+        for options in ({}, {"whole": True}, {"granule": 3}, {"granule": "row"},
+                        {"whole": True, "cost": cost}):
             rule = self.rule(self.adamw, **options)
             values, kept = self.train(None, rule)
             for name, value in train_alone()[0].items():  # the library's own
@@ -613,6 +626,10 @@ class OwnRules(Bits):
                 ("a default, or", lambda: czero.Rule("r", none, hypers={"lr": "x"})),
                 ("a default, or", lambda: czero.Rule("r", none, hypers={"lr": (1, 2)})),
                 ("not from 0 to 1", lambda: czero.Rule("r", none, hypers={"lr": (2, 0, 1)})),
+                ("a number of elements, 'row' or 'whole', not 'line'",
+                 lambda: czero.Rule("r", none, granule="line")),
+                ("granule is -3", lambda: czero.Rule("r", none, granule=-3)),
+                ("cost of rule 'r' is a function", lambda: czero.Rule("r", none, cost=3)),
                 ("may be 15", lambda: czero.Rule("r", none, hypers={str(k): 1 for k in range(16)})),
                 ("no default", lambda: czero.Optim(make_model()[0], self.rule(none))),
                 ("step", lambda: czero.Optim(make_model()[0],

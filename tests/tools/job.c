@@ -2,7 +2,8 @@
 /* Checkpoints for the tests of the czero command, the same training on any number of ranks:
  *
  *     job save RANKS PARTITION SEED FOLDER [FILE [HF-FOLDER MAX-BYTES]]
- *                                     train, save; export (PARTITION/PARTS: in parts)
+ *                                     train, save; export (PARTITION/PARTS: in parts;
+ *                                     PARTITION:GRANULE: cut there)
  *     job run RANKS PARTITION SEED FOLDER STEPS EVERY [FLIP]
  *                                     a run's folder: the log of its losses, and of fingerprints
  *                                     after each so many steps (0: none); checkpoints after each
@@ -40,7 +41,7 @@ static const struct {
 
 typedef struct job {
     const char *mode, *folder, *file, *hf;
-    int partition, parts, seed;
+    int partition, parts, granule, seed;
     int steps, every, flip; /* of a run */
     uint64_t max_bytes;
 } job;
@@ -92,11 +93,13 @@ static cz_status make_optimizer(training *t, const job *j)
     const cz_param_group groups[] = {{.size = sizeof(cz_param_group),
                                       .params = even,
                                       .param_count = evens,
-                                      .hypers = CZ_HYPERS({"lr", 0.125})},
+                                      .hypers = CZ_HYPERS({"lr", 0.125}),
+                                      .granule = j->granule},
                                      {.size = sizeof(cz_param_group),
                                       .params = odd,
                                       .param_count = odds,
-                                      .hypers = CZ_HYPERS({"weight_decay", 0.0625})}};
+                                      .hypers = CZ_HYPERS({"weight_decay", 0.0625}),
+                                      .granule = j->granule}};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.partition = (cz_partition)j->partition;
     options.groups = groups;
@@ -396,6 +399,7 @@ int main(int argc, char **argv)
         char *rest;
         j.partition = (int)strtol(argv[3], &rest, 10);
         j.parts = rest[0] == '/' ? (int)strtol(rest + 1, NULL, 10) : 0;
+        j.granule = rest[0] == ':' ? (int)strtol(rest + 1, NULL, 10) : 0;
         j.seed = (int)strtol(argv[4], NULL, 10);
         j.folder = argv[5];
         j.file = argc > 6 ? argv[6] : NULL;

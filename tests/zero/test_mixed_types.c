@@ -393,8 +393,8 @@ TEST(rounding_by_chance)
 
 TEST(state_in_8_bits)
 {
-    try((trial){.state_dtype = CZ_U8, .partition = CZ_PARTITION_GREEDY, .threads = 2});
-    try((trial){.state_dtype = CZ_U8, .partition = CZ_PARTITION_GIVEN, .max_norm = 2});
+    try((trial){.state_dtype = CZ_U8, .threads = 2});
+    try((trial){.state_dtype = CZ_U8, .reshards = true, .max_norm = 2});
 }
 
 TEST(state_moves_to_other_shards_and_through_dictionaries)
@@ -453,11 +453,10 @@ TEST(steps_inside_passes)
 
 TEST(state_in_8_bits_in_steps_inside_passes)
 {
-    const trial t = {.partition = CZ_PARTITION_BUCKETS, .state_dtype = CZ_U8};
-    try_passes(t);
-    try_passes((trial){.partition = t.partition, .state_dtype = CZ_U8, .overlap = CZ_OVERLAP_STEP});
-    try_passes(
-        (trial){.partition = t.partition, .state_dtype = CZ_U8, .overlap = CZ_OVERLAP_INTERLEAVED});
+    try_passes((trial){.state_dtype = CZ_U8, .overlap = CZ_OVERLAP_STEP});
+    try_passes((trial){.state_dtype = CZ_U8,
+                       .overlap = CZ_OVERLAP_INTERLEAVED,
+                       .partition = CZ_PARTITION_BUCKET_PIECES});
 }
 
 TEST(shards_made_anew_between_passes)

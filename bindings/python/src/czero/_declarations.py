@@ -48,6 +48,8 @@ CZ_OR = 7
 CZ_MAX_DIMENSIONS = 8
 CZ_DENSE = 0
 CZ_SPARSE_ROWS = 1
+CZ_GRANULE_ROW = -1
+CZ_GRANULE_WHOLE = -2
 CZ_RULE_ABI = 3
 CZ_RULE_COEFFICIENTS = 16
 CZ_RULE_SUMS = 8
@@ -453,6 +455,8 @@ class cz_rule(Struct):
                 POINTER(c_uint))),
         ("update_tensor", CFUNCTYPE(None, POINTER(cz_tensor_update))),
         ("scratch_bytes", CFUNCTYPE(c_size_t, POINTER(cz_tensor), c_void_p)),
+        ("granule", c_int64),
+        ("cost", CFUNCTYPE(c_double, POINTER(cz_tensor), c_void_p)),
     ]
 
 
@@ -464,6 +468,7 @@ class cz_param_group(Struct):
         ("hypers", POINTER(cz_hyper)),
         ("master", c_int),
         ("state_dtype", c_int),
+        ("granule", c_int64),
     ]
 
 
@@ -1046,6 +1051,7 @@ class cz_plan_options(Struct):
         ("hypers", POINTER(cz_hyper)),
         ("in_process", c_int32),
         ("parts", c_int32),
+        ("granule", c_int64),
     ]
 
 

@@ -11,7 +11,7 @@ from . import _arrays, _limits
 from . import _declarations as c
 from . import errors, state
 from ._library import Handle, Thrown, call, called, choice, hypers, lib, text
-from .rule import Rule, Table
+from .rule import Rule, Table, number_of_granule
 
 if typing.TYPE_CHECKING:
     from .ddp import DDP
@@ -166,7 +166,7 @@ def _state_dtype(word):
 
 class _Groups:
     """Parameter groups for the library, of dictionaries with "params", hyper-parameters, and
-    "master" and "state_dtype" as of :class:`Optim`."""
+    "master" and "state_dtype" as of :class:`Optim`, and "granule" as of :class:`Rule`."""
 
     def __init__(self, model, given):
         self.count = len(given or ())
@@ -178,7 +178,7 @@ class _Groups:
                 raise errors.ArgumentError(f"parameter group {place} is a dictionary with 'params' "
                                            f"(names or numbers), not {one!r}")
             own = {name: value for name, value in one.items()
-                   if name not in ("params", "master", "state_dtype")}
+                   if name not in ("params", "master", "state_dtype", "granule")}
             params = one["params"]
             params = [params] if isinstance(params, (str, int)) else list(params)
             numbers = [model.index(param) for param in params]
@@ -186,7 +186,8 @@ class _Groups:
             state_dtype = one.get("state_dtype")
             self.array[place] = c.cz_param_group(
                 params=listed, param_count=len(numbers), hypers=values,
-                master=_master(one.get("master")), state_dtype=_state_dtype(state_dtype))
+                master=_master(one.get("master")), state_dtype=_state_dtype(state_dtype),
+                granule=number_of_granule(one.get("granule")))
             if state_dtype is not None:
                 self.state_dtypes.update(dict.fromkeys(numbers, state_dtype))
             self._keep.append((listed, values))

@@ -10,7 +10,7 @@ from . import _declarations as c
 from ._library import Handle, call, choice, hypers, lib, text
 from .model import Model
 from .optim import _rule
-from .rule import Rule
+from .rule import Rule, number_of_granule
 
 
 class _Shapes(Handle):
@@ -36,13 +36,14 @@ class _Shapes(Handle):
 def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
          rule: str | Rule = "adamw", *, unsharded: bool = False, partition: str = "elements", ddp: bool = False,
          overlap: str = "none", all_reduce: bool = False, parameters_as_bucket_view: bool = False,
-         in_process: bool = False, parts: int = 0, bucket_bytes: int = 0,
+         in_process: bool = False, parts: int = 0, granule: int | str | None = None, bucket_bytes: int = 0,
          first_bucket_bytes: int = 0, segment_bytes: int = 0, **values) -> list[dict[str, int]]:
     """What each rank of a training needs.
 
     Args:
         shapes: a :class:`Model`; ``{name: ("f32", (rows, columns))}``; or the path of a checkpoint,
             a safetensors or PyTorch file, or a list of shapes.
+        granule: of all parameters, as of :class:`Rule`.
         values: hyper-parameters that differ from the rule's defaults.
 
     Returns:
@@ -55,6 +56,7 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
         partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
         overlap=choice("overlap", "cz_overlap", "CZ_OVERLAP_", overlap),
         views=parameters_as_bucket_view, in_process=in_process, parts=parts,
+        granule=number_of_granule(granule),
         bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
         segment_bytes=segment_bytes, rule=found if table is None else ctypes.pointer(found))
     listed = hypers(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import math
+import operator
 
 from . import _arrays
 from . import _declarations as c
@@ -40,6 +41,10 @@ class Rule:
         slots: names of the state that each element has, which starts at 0; or a dictionary with
             what it starts at.
         whole: `update` is given whole parameters, in their shapes. Each then has one owner.
+        granule: below which sharding does not cut a parameter: a number of elements, "row" or
+            "whole". `update` is still given any part of a parameter.
+        cost: of a shape (a tuple), what an update of a whole parameter costs: ranks get about as
+            much of it. None: elements.
 
     An exception in `update` comes out of the step on its rank, whose values and state are then
     undefined; the others have made theirs.
@@ -52,11 +57,15 @@ class Rule:
     def __init__(self, name: str, update: collections.abc.Callable, *,
                  hypers: collections.abc.Mapping | None = None,
                  slots: collections.abc.Iterable[str] | collections.abc.Mapping = (),
-                 whole: bool = False):
+                 whole: bool = False, granule: int | str | None = None,
+                 cost: collections.abc.Callable[[tuple], float] | None = None):
         self.name, self.update, self.whole = name, update, whole
+        self.granule, self.cost = number_of_granule(granule), cost
         self.hypers = {one: _ranged(one, given) for one, given in (hypers or {}).items()}
         self.slots = (dict(slots) if isinstance(slots, collections.abc.Mapping)
                       else {one: 0.0 for one in slots})
+        if cost is not None and not callable(cost):
+            raise errors.ArgumentError(f"cost of rule '{name}' is a function, not {cost!r}")
         if not callable(update):
             raise errors.ArgumentError(f"update of rule '{name}' is a function, not {update!r}")
         if len(self.hypers) > MOST_HYPERS:
@@ -65,6 +74,19 @@ class Rule:
 
     def __repr__(self):
         return f"<czero.Rule '{self.name}'>"
+
+
+def number_of_granule(given: int | str | None) -> int:
+    words = {None: 0, "row": c.CZ_GRANULE_ROW, "whole": c.CZ_GRANULE_WHOLE}
+    if given is None or isinstance(given, str):
+        if given not in words:
+            raise errors.ArgumentError(f"granule is a number of elements, 'row' or 'whole', not "
+                                       f"{given!r}")
+        return words[given]
+    number = operator.index(given)
+    if not 0 <= number < 1 << 63:
+        raise errors.ArgumentError(f"granule is {number}, a number of elements is from 0 on")
+    return number
 
 
 def _ranged(name, given):
@@ -101,7 +123,7 @@ class Table:
         self.table = c.cz_rule(
             abi=c.CZ_RULE_ABI, name=rule.name.encode(), hyper_size=ctypes.sizeof(c.cz_hyper_spec),
             slot_size=ctypes.sizeof(c.cz_slot_spec), hyper_count=len(rule.hypers), hypers=hypers,
-            slot_count=len(slots), slots=slots)
+            slot_count=len(slots), slots=slots, granule=rule.granule)
         self.table.size = ctypes.sizeof(self.table)
         everything = (1 << len(slots)) - 1
         self.table.slots_used = kinds["slots_used"](lambda _: everything)
@@ -109,6 +131,8 @@ class Table:
         if rule.whole:  # others are given f32 or f64, whatever values are
             self.table.check_param = kinds["check_param"](called(self._check_param))
             self.table.update_tensor = kinds["update_tensor"](called(self._update_tensor))
+        if rule.cost is not None:
+            self.table.cost = kinds["cost"](called(self._cost))
         self._find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int,
                                       ctypes.c_int, ctypes.c_void_p)(called(self._find_kernel))
         self.table.find_kernel = ctypes.cast(self._find, kinds["find_kernel"])
@@ -136,6 +160,13 @@ class Table:
             return c.CZ_OK
         return lib.cz_fail_text(c.CZ_ERR_UNSUPPORTED, f"rule {self.rule.name}: Python does not "
                                 f"calculate with {name} here".encode())
+
+    def _cost(self, tensor, _context):
+        try:
+            return float(self.rule.cost(tuple(tensor.contents.shape[:tensor.contents.dimensions])))
+        except BaseException as error:
+            self.thrown.keep(error)
+            return -1.0  # which is refused
 
     def _update_tensor(self, update):
         given = update.contents
