@@ -225,8 +225,11 @@ void cz__optim_groups_changed(cz_optim *optim)
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
     const cz__optim_group *group = &optim->groups[param_group];
-    const int64_t types[] = {group->has_masters, group->state_dtype, (int64_t)optim->seed,
-                             (int64_t)group->packed, group->packed ? optim->packed_from : 0,
+    const int64_t types[] = {group->has_masters,
+                             group->state_dtype,
+                             (int64_t)optim->seed,
+                             (int64_t)group->packed,
+                             group->packed ? optim->packed_from : 0,
                              group->granule};
     return cz__fingerprint(before, types, sizeof types);
 }
