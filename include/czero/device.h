@@ -96,10 +96,10 @@ typedef struct cz_device {
                            const void *values, uint64_t print[2]);
     /** Optional; 16-bit values are updated without a copy in f32, and have state in 16 bits, where
      *  it is there. to[i] = from[i] in a 16-bit type, rounded to one of the two values beside it by
-     *  chance, so that the mean is from[i]; what is a value of the type stays. What convert() makes
-     *  infinite becomes so, NaN stays NaN. Chance is a pure function of `key` and of the place
-     *  `first` + i: the same bits as the CPU's, however elements are cut. No overlap.
-     *  CZ_ERR_UNSUPPORTED: another type. */
+     *  chance, so that the mean is from[i], that of f16 below 2^-14 to 2^-38; what is a value of
+     *  the type stays. What convert() makes infinite becomes so, NaN stays NaN. Chance is a pure
+     *  function of `key` and of the place `first` + i: the same bits as the CPU's, however elements
+     *  are cut. No overlap. CZ_ERR_UNSUPPORTED: another type. */
     cz_status (*convert_stochastic)(void *queue, cz_dtype to_type, void *to, const float *from,
                                     int64_t count, uint64_t key, int64_t first);
     /** Optional; 16-bit values have copies in f32 where it is there. copies[i] becomes values[i],

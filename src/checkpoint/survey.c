@@ -17,6 +17,7 @@
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
 #include "group/collective.h"
+#include "io/folder.h"
 #include "io/stream.h"
 
 /* ---- as all ranks see them ---- */
@@ -469,6 +470,9 @@ static int length(const cz__text *lines)
 
 static cz_status none_found(const cz__found *f, const char *folder, const cz__text *notes)
 {
+    const char *unread = f->seen == 0 ? cz__folder_unread(folder) : NULL;
+    if (unread)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: %s", folder, unread);
     if (f->seen == 0 && notes->count > 0)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%.*s", folder,
                         length(notes), cz__text_get(notes));

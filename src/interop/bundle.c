@@ -68,7 +68,12 @@ static cz_status read_header(cz__bundle *b, int file, const char *name)
     if (!f->path)
         return no_memory(b);
     CZ_TRY(open_file(b, file));
-    return cz__safetensors_read(&f->header, cz__reader_file(f->reader), f->path);
+    CZ_TRY(cz__safetensors_read(&f->header, cz__reader_file(f->reader), f->path));
+    const char *slash = strrchr(f->path, '/');
+    return cz__shard_file_is(slash ? slash + 1 : f->path) &&
+                   cz__safetensors_metadata(f->header, CZ__SHARDS_KEY)
+               ? cz__fail(CZ_ERR_UNSUPPORTED, "%s: has " CZ__SHARDS_UNREAD, f->path)
+               : CZ_OK;
 }
 
 static cz_status have_files(cz__bundle *b, size_t count)
@@ -297,7 +302,7 @@ static cz_status open_distributed(cz__bundle *b, const cz__index *here)
     return list_tensors(b);
 }
 
-/* With neither, the sentence is about the index. */
+/* With none, the sentence is about the index. */
 static cz_status open_folder(cz__bundle *b, const cz__look *look, const cz__index *here)
 {
     cz__text index = {0};
@@ -305,6 +310,9 @@ static cz_status open_folder(cz__bundle *b, const cz__look *look, const cz__inde
         return open_distributed(b, here);
     if (look->single && !look->several)
         return open_single(b, CZ__CONSOLIDATED_SINGLE);
+    const char *unread = look->several ? NULL : cz__folder_unread(b->path);
+    if (unread)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: %s", b->path, unread);
     cz__text_print(&index, "%s/" CZ__CONSOLIDATED_INDEX, b->path);
     const cz_status status = index.failed ? no_memory(b) : open_indexed(b, cz__text_get(&index));
     cz__text_clear(&index);
@@ -404,8 +412,7 @@ cz_status cz__bundle_verify(const cz__bundle *b, int rank, int world_size)
 uint64_t *cz__bundle_sums(const cz__bundle *b, int64_t *count)
 {
     *count = 0;
-    cz__container *container = b->torch ? b->torch->file->container : NULL;
-    return container ? cz__container_sums(container, count) : NULL;
+    return b->torch ? cz__torch_sums(b->torch->file, count) : NULL;
 }
 
 void cz__bundle_trust(const cz__bundle *b)

@@ -66,6 +66,8 @@ void cz__dcp_close(cz__dcp **dcp)
     cz__free(d->entries);
     cz__free(d->tensors);
     cz__free(d->parts);
+    cz__free(d->sums);
+    cz__held_clear(&d->held);
     cz__pickle_destroy(&d->metadata);
     cz__text_clear(&d->where);
     cz__free(d->path);
@@ -232,7 +234,7 @@ static cz_status read_stored(const reading *r, const cz__pickle_value *key,
     *to = (stored){r->p,
                    name->text,
                    offsets,
-                   {0, (uint64_t)begin->integer, (uint64_t)bytes->integer},
+                   {.begin = (uint64_t)begin->integer, .bytes = (uint64_t)bytes->integer},
                    change && change->kind != CZ__PICKLE_NONE && change->count > 0};
     return CZ_OK;
 }
@@ -504,6 +506,27 @@ static int by_begin(const void *left, const void *right)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
+cz__dcp_part *cz__dcp_listed(const cz__dcp *d, const cz__dcp_part *part)
+{
+    return bsearch(part, d->parts, (size_t)d->part_count, sizeof *part, by_begin);
+}
+
+/* What reading will need. */
+static cz_status have_sums(cz__dcp *d)
+{
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < d->part_count; i++)
+        if (__builtin_add_overflow(bytes, d->parts[i].bytes, &bytes))
+            bytes = UINT64_MAX; /* of files with holes */
+    d->block = cz__verified_block(bytes);
+    for (int64_t i = 0; i < d->part_count; i++) {
+        d->parts[i].first_sum = d->sum_count;
+        d->sum_count += (int64_t)(d->parts[i].bytes / d->block + 1);
+    }
+    d->sums = cz__calloc((size_t)d->sum_count + 1, sizeof *d->sums);
+    return d->sums ? CZ_OK : no_memory(d->path);
+}
+
 /* Parts that share bytes are a trap: a small file with a lot in it. */
 static cz_status list_parts(cz__dcp *d)
 {
@@ -528,7 +551,7 @@ static cz_status list_parts(cz__dcp *d)
                             "%s: what begins at byte %" PRIu64 " and at %" PRIu64 " share bytes",
                             d->files[a->file].path, a->begin, b->begin);
     }
-    return CZ_OK;
+    return have_sums(d);
 }
 
 /* ---- together ---- */

@@ -21,6 +21,9 @@ typedef struct cz__dcp_file {
 typedef struct cz__dcp_part {
     int file;
     uint64_t begin, bytes;
+    /* In the list of all parts: */
+    int64_t first_sum; /* of its blocks */
+    bool verified;     /* those are known */
 } cz__dcp_part;
 
 /* The view of a part's tensor; places are those in the file. */
@@ -64,8 +67,12 @@ typedef struct cz__dcp {
     cz__dcp_entry *entries;
     cz__dcp_tensor *tensors;
     cz__dcp_part *parts; /* in the order of the files */
+    uint64_t *sums;      /* checksums of the blocks of all parts */
     int64_t entry_count, tensor_count, tensor_room, part_count;
     int file_count, open;
+    int64_t sum_count;
+    uint64_t block;       /* bytes */
+    cz__held held;        /* of what is read */
     uint64_t fingerprint; /* of the metadata, and of the files' sizes */
     cz__budget budget;
 } cz__dcp;
@@ -76,6 +83,8 @@ typedef struct cz__dcp {
 cz_status cz__dcp_read_metadata(cz__dcp **out, const char *path);
 void cz__dcp_close(cz__dcp **dcp); /* accepts NULL and *NULL */
 cz_status cz__dcp_refuse(const cz__dcp *dcp, const char *format, ...) CZ_PRINTF(2, 3);
+/* The part in the list of all parts. */
+cz__dcp_part *cz__dcp_listed(const cz__dcp *dcp, const cz__dcp_part *part);
 /* For more tensors. */
 cz_status cz__dcp_reserve(cz__dcp *dcp, int64_t more);
 

@@ -43,15 +43,24 @@ static cz_status name_part(const cz__dcp *d, const cz__dcp_part *part, cz__text 
                : no_memory(d);
 }
 
+/* Without checksums, if it was not verified. */
+static cz__verified region_of(const cz__dcp *d, const cz__dcp_part *part)
+{
+    const cz__dcp_part *listed = cz__dcp_listed(d, part);
+    return (cz__verified){part->begin, part->bytes, d->block,
+                          listed->verified ? d->sums + listed->first_sum : NULL};
+}
+
 cz_status cz__dcp_open_part(cz__dcp *d, const cz__dcp_part *part, cz__torch **out)
 {
+    const cz__verified region = region_of(d, part);
     cz__text name = {0};
     *out = NULL;
     CZ_TRY(open_file(d, part->file));
     cz_status status = name_part(d, part, &name);
     if (!status)
-        status = cz__torch_open_part(out, cz__text_get(&name), d->files[part->file].reader,
-                                     part->begin, part->bytes);
+        status =
+            cz__torch_open_part(out, cz__text_get(&name), d->files[part->file].reader, &region);
     cz__text_clear(&name);
     return status;
 }
@@ -112,6 +121,47 @@ cz_status cz__dcp_add_view(cz__dcp *d, const cz__dcp_part *part, const cz__torch
     return CZ_OK;
 }
 
+/* ---- verification ---- */
+
+/* The checksums of its blocks. */
+static cz_status take_sums(cz__dcp *d, const cz__dcp_part *listed)
+{
+    cz__reader *reader = d->files[listed->file].reader;
+    const size_t piece = (size_t)(d->block < BLOCK ? BLOCK : d->block);
+    char *bytes = cz__allocate(CZ_MEMORY_STAGING, piece);
+    cz_status status = bytes ? CZ_OK : no_memory(d);
+    uint64_t *sum = d->sums + listed->first_sum;
+    for (uint64_t done = 0, some; done < listed->bytes && !status; done += some) {
+        some = listed->bytes - done < piece ? listed->bytes - done : piece;
+        status = cz__reader_read(reader, listed->begin + done, bytes, (size_t)some);
+        for (uint64_t at = 0; at < some && !status; at += d->block)
+            *sum++ =
+                cz__checksum_of(bytes + at, (size_t)(some - at < d->block ? some - at : d->block))
+                    .low;
+    }
+    cz__free(bytes);
+    return status;
+}
+
+/* What has the CRCs has those checksums, and so has all that is read from here on. */
+static cz_status verify_part(cz__dcp *d, const cz__dcp_part *part)
+{
+    cz__torch *torch = NULL;
+    cz__dcp_part *listed = cz__dcp_listed(d, part);
+    if (listed->verified)
+        return CZ_OK;
+    CZ_TRY(open_file(d, listed->file));
+    CZ_TRY(take_sums(d, listed));
+    d->held.count = 0;
+    listed->verified = true;
+    cz_status status = cz__dcp_open_part(d, listed, &torch);
+    for (int64_t i = 0; !status && i < torch->entry_count; i++)
+        status = cz__container_verify(torch->container, &torch->entries[i]);
+    cz__torch_close(&torch);
+    listed->verified = status == CZ_OK;
+    return status;
+}
+
 /* What is in a chunk's part is what the metadata say. */
 static cz_status check_view(const cz__dcp *d, const cz__dcp_tensor *t, const cz__dcp_chunk *c,
                             const cz__torch_tensor *found)
@@ -131,6 +181,7 @@ static cz_status open_chunk(cz__dcp *d, const cz__dcp_tensor *t, cz__dcp_chunk *
 {
     cz__torch *torch;
     cz__dcp_view *view = NULL;
+    CZ_TRY(verify_part(d, &c->part));
     if (c->view)
         return CZ_OK;
     CZ_TRY(cz__dcp_open_part(d, &c->part, &torch));
@@ -228,7 +279,9 @@ static cz_status deal_out(const wanted *w, const cz__torch *from, int64_t first,
 static cz_status read_chunk(cz__dcp *d, const wanted *w)
 {
     CZ_TRY(open_file(d, w->c->part.file));
-    const cz__torch from = {.reader = d->files[w->c->part.file].reader};
+    const cz__verified region = region_of(d, &w->c->part);
+    const cz__torch from = {
+        .reader = d->files[w->c->part.file].reader, .part = &region, .held = &d->held};
     int64_t last = w->c->count / w->run;
     const int64_t first = first_run(w->t, w->c, w->run, w->begin);
     if (w->end <= w->c->last)
@@ -290,29 +343,35 @@ static cz_status find_tensor(const cz__torch *torch, const cz__pickle_value *val
     return CZ_OK;
 }
 
-static cz_status verify_part(cz__dcp *d, const cz__dcp_part *part)
-{
-    cz__torch *torch;
-    cz_status status = CZ_OK;
-    CZ_TRY(cz__dcp_open_part(d, part, &torch));
-    for (int64_t i = 0; i < torch->entry_count && !status; i++)
-        status = cz__container_verify(torch->container, &torch->entries[i]);
-    cz__torch_close(&torch);
-    return status;
-}
-
-/* All parts are some rank's, and so are all chunks: that they are what the metadata say. */
+/* Parts are one rank's each, and so are their chunks: that they are what the metadata say. */
 static cz_status verify(const cz__torch *torch, int rank, int world_size)
 {
     cz__dcp *d = torch->stored;
-    int64_t number = 0;
+    d->held.count = 0;
+    memset(d->sums, 0, (size_t)d->sum_count * sizeof *d->sums);
+    for (int64_t i = 0; i < d->part_count; i++)
+        d->parts[i].verified = false;
     for (int64_t i = rank; i < d->part_count; i += world_size)
         CZ_TRY(verify_part(d, &d->parts[i]));
     for (int64_t t = 0; t < d->tensor_count; t++)
         for (int64_t c = 0; c < d->tensors[t].chunk_count; c++)
-            if (number++ % world_size == rank)
+            if (cz__dcp_listed(d, &d->tensors[t].chunks[c].part)->verified)
                 CZ_TRY(open_chunk(d, &d->tensors[t], &d->tensors[t].chunks[c]));
     return CZ_OK;
+}
+
+static uint64_t *sums_of(const cz__torch *torch, int64_t *count)
+{
+    const cz__dcp *d = torch->stored;
+    *count = d->sum_count;
+    return d->sums;
+}
+
+static void trust(const cz__torch *torch)
+{
+    const cz__dcp *d = torch->stored;
+    for (int64_t i = 0; i < d->part_count; i++)
+        d->parts[i].verified = true;
 }
 
 static void measure(const cz__torch *torch, int64_t *checksums, uint64_t *bytes)
@@ -337,5 +396,5 @@ static void close_store(cz__torch *torch)
     cz__dcp_close(&d);
 }
 
-const cz__torch_store cz__dcp_store = {find_tensor, read_elements, verify,
-                                       measure,     file_of,       close_store};
+const cz__torch_store cz__dcp_store = {find_tensor, read_elements, verify,  sums_of,
+                                       trust,       measure,       file_of, close_store};

@@ -20,7 +20,9 @@ typedef struct cz__torch_store cz__torch_store;
 typedef struct cz__torch {
     char *path;               /* owned, as the next four */
     cz__container *container; /* NULL: `entries` are pretended (tests), or one of the next two is */
-    cz__reader *reader;       /* borrowed: views are read from this file */
+    cz__reader *reader;       /* borrowed, as the next two: views are read from this file, */
+    const cz__verified *part; /* from that part of it, and compared with what was verified */
+    cz__held *held;
     const cz__torch_store *store;
     void *stored; /* the store's */
     cz__pickle *pickle;
@@ -49,6 +51,8 @@ struct cz__torch_store {
     cz_status (*read)(const cz__torch *torch, const cz__torch_tensor *tensor, int64_t begin,
                       int64_t end, void *to);
     cz_status (*verify)(const cz__torch *torch, int rank, int world_size);
+    uint64_t *(*sums)(const cz__torch *torch, int64_t *count);
+    void (*trust)(const cz__torch *torch);
     /* Checksums that verify() compares, and the bytes that they are of. */
     void (*measure)(const cz__torch *torch, int64_t *checksums, uint64_t *bytes);
     /* The files that it is made of, by their number; NULL: no more. */
@@ -67,8 +71,8 @@ cz_status cz__torch_open(cz__torch **out, const char *path);
 cz_status cz__torch_pretend(cz__torch **out, const char *path, const void *pickle, size_t count,
                             const cz__container_entry *entries, int64_t entry_count);
 /* The same of a part of a file, whose reader is borrowed; `path` is for sentences. */
-cz_status cz__torch_open_part(cz__torch **out, const char *path, cz__reader *reader, uint64_t begin,
-                              uint64_t bytes);
+cz_status cz__torch_open_part(cz__torch **out, const char *path, cz__reader *reader,
+                              const cz__verified *part);
 /* The same of a pickle whose tensors a store has, which is closed in any case; `where` is what the
  * pickle is called. */
 cz_status cz__torch_open_store(cz__torch **out, const char *path, const char *where,
@@ -95,8 +99,9 @@ cz_status cz__torch_number(const cz__torch *torch, const cz__pickle_value *value
                            bool *is_number, double *number, int64_t *integer);
 
 /* Compare with their CRCs the storages that are the share of one rank. The checksums of blocks of
- * all ranks are then to be added up, element by element, and trusted. */
+ * all ranks are then to be added up, element by element, and trusted; NULL: there are none. */
 cz_status cz__torch_verify(const cz__torch *torch, int rank, int world_size);
+uint64_t *cz__torch_sums(const cz__torch *torch, int64_t *count);
 void cz__torch_trust(const cz__torch *torch);
 /* How many checksums of how many bytes there are. */
 void cz__torch_measure(const cz__torch *torch, int64_t *checksums, uint64_t *bytes);

@@ -187,13 +187,13 @@ static cz_status open_path(cz__torch *t)
     return read_container(t);
 }
 
-static cz_status open_part(cz__torch *t, cz__reader *reader, uint64_t begin, uint64_t bytes)
+static cz_status open_part(cz__torch *t, cz__reader *reader, const cz__verified *part)
 {
-    const size_t count = bytes < BEGINNING ? (size_t)bytes : BEGINNING;
+    const size_t count = part->bytes < BEGINNING ? (size_t)part->bytes : BEGINNING;
     unsigned char first[BEGINNING] = {0};
-    CZ_TRY(cz__reader_read(reader, begin, first, count));
+    CZ_TRY(cz__reader_read(reader, part->begin, first, count));
     CZ_TRY(check_beginning(t->path, first, count));
-    CZ_TRY(cz__container_open_part(&t->container, t->path, reader, begin, bytes));
+    CZ_TRY(cz__container_open_part(&t->container, t->path, reader, part));
     return read_container(t);
 }
 
@@ -217,11 +217,11 @@ cz_status cz__torch_open(cz__torch **out, const char *path)
     return status;
 }
 
-cz_status cz__torch_open_part(cz__torch **out, const char *path, cz__reader *reader, uint64_t begin,
-                              uint64_t bytes)
+cz_status cz__torch_open_part(cz__torch **out, const char *path, cz__reader *reader,
+                              const cz__verified *part)
 {
     CZ_TRY(create(out, path));
-    const cz_status status = open_part(*out, reader, begin, bytes);
+    const cz_status status = open_part(*out, reader, part);
     if (status != CZ_OK)
         cz__torch_close(out);
     return status;
@@ -295,8 +295,18 @@ cz_status cz__torch_verify(const cz__torch *t, int rank, int world_size)
     return CZ_OK;
 }
 
+uint64_t *cz__torch_sums(const cz__torch *t, int64_t *count)
+{
+    *count = 0;
+    if (t->store)
+        return t->store->sums(t, count);
+    return t->container ? cz__container_sums(t->container, count) : NULL;
+}
+
 void cz__torch_trust(const cz__torch *t)
 {
+    if (t->store)
+        t->store->trust(t);
     for (int64_t i = 0; i < t->entry_count; i++)
         if (is_storage(t, &t->entries[i]))
             cz__container_trust(t->container, &t->entries[i]);

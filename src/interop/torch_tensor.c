@@ -252,7 +252,9 @@ static cz_status read_bytes(const cz__torch *t, const cz__torch_tensor *tensor, 
                             void *to, size_t count)
 {
     if (t->reader)
-        return cz__reader_read(t->reader, tensor->storage->offset + offset, to, count);
+        return cz__reader_read_verified(t->reader, t->part, t->held,
+                                        tensor->storage->offset + offset - t->part->begin, to,
+                                        count);
     if (t->container)
         return cz__container_read(t->container, tensor->storage, offset, to, count);
     memset(to, 0, count);

@@ -34,9 +34,10 @@ static inline bool cz__container_begins(const unsigned char *bytes, size_t count
  * CZ_ERR_IO, CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED. */
 cz_status cz__container_open(cz__container **out, const char *path);
 /* The same of a part of a file, whose reader is borrowed; places of entries are those in the file.
+ * With checksums of the part all that is read is compared with them; NULL: there are none yet.
  * `path` is for sentences. */
 cz_status cz__container_open_part(cz__container **out, const char *path, cz__reader *reader,
-                                  uint64_t begin, uint64_t bytes);
+                                  const cz__verified *part);
 /* The same of bytes, which are borrowed, for tests. */
 cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
                                 size_t count);

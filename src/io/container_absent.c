@@ -16,7 +16,7 @@ cz_status cz__container_open(cz__container **out, const char *path)
 }
 
 cz_status cz__container_open_part(cz__container **out, const char *path, cz__reader *reader,
-                                  uint64_t begin, uint64_t bytes)
+                                  const cz__verified *part)
 {
     *out = NULL;
     return absent(path);

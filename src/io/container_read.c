@@ -12,17 +12,15 @@
 #include "io/container.h"
 #include "io/text.h"
 
-/* Small ones: of a view that is not contiguous each element may be in another. */
-#define LEAST_BLOCK ((uint64_t)4 << 10)
-#define MOST_BLOCKS ((uint64_t)1 << 20) /* and so 8 MiB for a file */
-#define PIECE ((uint64_t)64 << 10)      /* of an entry that is verified: some blocks, or one */
+#define PIECE ((uint64_t)64 << 10) /* of an entry that is verified: some blocks, or one */
 
 /* What libzip reads from. */
 typedef struct input {
-    cz__reader *reader;    /* borrowed */
-    uint64_t begin, bytes; /* the part of the file that is one */
-    uint64_t at, last;     /* in it: the next byte; the first of the last read */
-    cz_status status;      /* of a read that failed */
+    cz__reader *reader; /* borrowed */
+    cz__verified part;  /* of the file that is one; with checksums: compared */
+    cz__held held;      /* owned */
+    uint64_t at, last;  /* in it: the next byte; the first of the last read */
+    cz_status status;   /* of a read that failed */
     zip_error_t error;
 } input;
 
@@ -45,11 +43,14 @@ struct cz__container {
 static zip_int64_t read_bytes(input *in, void *data, zip_uint64_t count)
 {
     in->last = in->at;
-    if (in->at >= in->bytes)
+    if (in->at >= in->part.bytes)
         return 0;
-    if (count > in->bytes - in->at)
-        count = in->bytes - in->at;
-    in->status = cz__reader_read(in->reader, in->begin + in->at, data, (size_t)count);
+    if (count > in->part.bytes - in->at)
+        count = in->part.bytes - in->at;
+    in->status = in->part.sums
+                     ? cz__reader_read_verified(in->reader, &in->part, &in->held, in->at, data,
+                                                (size_t)count)
+                     : cz__reader_read(in->reader, in->part.begin + in->at, data, (size_t)count);
     if (in->status != CZ_OK) {
         zip_error_set(&in->error, ZIP_ER_READ, 0);
         return -1;
@@ -61,7 +62,7 @@ static zip_int64_t read_bytes(input *in, void *data, zip_uint64_t count)
 static zip_int64_t seek(input *in, void *data, zip_uint64_t count)
 {
     const zip_int64_t at =
-        zip_source_seek_compute_offset(in->at, in->bytes, data, count, &in->error);
+        zip_source_seek_compute_offset(in->at, in->part.bytes, data, count, &in->error);
     if (at < 0)
         return -1;
     in->at = (uint64_t)at;
@@ -73,7 +74,7 @@ static zip_int64_t tell_about(const input *in, void *data)
     zip_stat_t *about = data;
     zip_stat_init(about);
     about->valid = ZIP_STAT_SIZE;
-    about->size = in->bytes;
+    about->size = in->part.bytes;
     return (zip_int64_t)sizeof *about;
 }
 
@@ -154,10 +155,10 @@ static cz_status locate(cz__container *c, cz__container_entry *e)
         return fail(c, zip_get_error(c->zip), e->name);
     const zip_int64_t got = zip_fread(file, &first, 1);
     cz_status status = CZ_OK;
-    e->offset = c->input.begin + c->input.last;
+    e->offset = c->input.part.begin + c->input.last;
     if (got != 1)
         status = fail(c, zip_file_get_error(file), e->name);
-    else if (e->bytes > c->input.bytes - c->input.last)
+    else if (e->bytes > c->input.part.bytes - c->input.last)
         status = cz__fail(CZ_ERR_FORMAT, "%s: %s: it ends beyond the end of the file", c->path,
                           cz__show(e->name).text);
     (void)zip_fclose(file);
@@ -242,9 +243,7 @@ static uint64_t piece_of(const cz__container *c)
 /* What reading will need. */
 static cz_status have_blocks(cz__container *c)
 {
-    c->block = LEAST_BLOCK;
-    while (cz__reader_bytes(c->reader) / c->block > MOST_BLOCKS)
-        c->block *= 2;
+    c->block = cz__verified_block(cz__reader_bytes(c->reader));
     for (int64_t i = 0; i < c->count; i++) {
         cz__container_entry *e = &c->entries[i];
         e->first_sum = c->sum_count;
@@ -307,10 +306,10 @@ static cz_status create(cz__container **out, const char *path)
     return no_memory(path);
 }
 
-static cz_status open_part(cz__container **out, uint64_t begin, uint64_t bytes)
+static cz_status open_part(cz__container **out, const cz__verified *part)
 {
     cz__container *c = *out;
-    c->input = (input){.reader = c->reader, .begin = begin, .bytes = bytes};
+    c->input = (input){.reader = c->reader, .part = *part};
     cz_status status = open_zip(c);
     if (!status)
         status = read_entries(c);
@@ -323,7 +322,7 @@ static cz_status open_part(cz__container **out, uint64_t begin, uint64_t bytes)
 static cz_status open_all(cz__container **out, cz_status status)
 {
     if (status == CZ_OK)
-        return open_part(out, 0, cz__reader_bytes((*out)->reader));
+        return open_part(out, &(cz__verified){.bytes = cz__reader_bytes((*out)->reader)});
     cz__container_close(out);
     return status;
 }
@@ -335,12 +334,12 @@ cz_status cz__container_open(cz__container **out, const char *path)
 }
 
 cz_status cz__container_open_part(cz__container **out, const char *path, cz__reader *reader,
-                                  uint64_t begin, uint64_t bytes)
+                                  const cz__verified *part)
 {
     CZ_TRY(create(out, path));
     (*out)->reader = reader;
     (*out)->lent = true;
-    return open_part(out, begin, bytes);
+    return open_part(out, part);
 }
 
 cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
@@ -362,6 +361,7 @@ void cz__container_close(cz__container **container)
     if (!c->lent)
         cz__reader_close(&c->reader);
     cz__held_clear(&c->held);
+    cz__held_clear(&c->input.held);
     cz__free(c->sums);
     cz__free(c->entries);
     cz__free(c->path);

@@ -82,6 +82,41 @@ bool cz__model_file_is(const char *name)
            strcmp(name, again) == 0;
 }
 
+bool cz__shard_file_is(const char *name)
+{
+    int rank, number, count;
+    return sscanf(name, "shard-%9d-model-%9d-of-%9d", &rank, &number, &count) == 3 &&
+           cz__ends_with(name, ".safetensors");
+}
+
+/* "__7.metadata" */
+static bool is_metadata_of_rank(const char *name)
+{
+    char again[32];
+    int rank;
+    return sscanf(name, "__%9d", &rank) == 1 &&
+           snprintf(again, sizeof again, "__%d" CZ__DISTRIBUTED_INDEX, rank) > 0 &&
+           strcmp(name, again) == 0;
+}
+
+const char *cz__folder_unread(const char *path)
+{
+    const char *unread = NULL;
+    const struct dirent *entry;
+    DIR *folder = cz__open_folder(path);
+    while (folder && !unread && (entry = readdir(folder)))
+        if (is_metadata_of_rank(entry->d_name))
+            unread =
+                "each rank has metadata of its own here, as "
+                "torch.distributed.checkpoint.save(use_collectives=False) writes them, which are "
+                "not read: save without that";
+        else if (cz__shard_file_is(entry->d_name))
+            unread = "here are " CZ__SHARDS_UNREAD;
+    if (folder)
+        closedir(folder);
+    return unread;
+}
+
 void cz__index_to_folder(char *path)
 {
     char *slash = strrchr(path, '/');

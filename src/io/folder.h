@@ -40,6 +40,18 @@ static inline bool cz__look_consolidated(const cz__look *look)
     return look->several || look->single || look->distributed;
 }
 
+/* Is that the name of a file with one rank's shards, as torch's HuggingFaceStorageWriter writes
+ * them: shard-00001-model-00001-of-00001.safetensors? Their headers have this key. */
+bool cz__shard_file_is(const char *name);
+#define CZ__SHARDS_KEY "DCP_SHARDING_INFO"
+#define CZ__SHARDS_UNREAD                                                                          \
+    "shards of a model that torch's HuggingFaceStorageWriter saved apart, which are not read: "    \
+    "save with enable_consolidation=True"
+
+/* For where there is nothing to read: what torch.distributed.checkpoint has put there in a form
+ * that is not read, and what to do; NULL: nothing of that kind. */
+const char *cz__folder_unread(const char *path);
+
 /* A path of an index becomes that of its folder, in place: "a/index.json" "a", "/index.json" "/",
  * "index.json" ".". */
 void cz__index_to_folder(char *path);

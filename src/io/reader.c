@@ -189,6 +189,15 @@ cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t cou
 /* Whole blocks that are read at once; still in a cache when they are added up. */
 #define TOGETHER_BYTES ((uint64_t)1 << 20)
 
+uint64_t cz__verified_block(uint64_t bytes)
+{
+    const uint64_t most = 1 << 20; /* and so 8 MiB of checksums */
+    uint64_t block = 4096;
+    while (bytes / block > most)
+        block *= 2;
+    return block;
+}
+
 cz_status cz__held_have(cz__held *held, const char *path, const cz__verified *region)
 {
     const size_t bytes = (size_t)(region->block < region->bytes ? region->block : region->bytes);

@@ -241,6 +241,10 @@ typedef struct cz__verified {
     const uint64_t *sums;         /* borrowed, one for each block */
 } cz__verified;
 
+/* The size of a block for reading any part of so many bytes: small, as of a view that is not
+ * contiguous each element may be in another; larger where there would be very many. */
+uint64_t cz__verified_block(uint64_t bytes);
+
 /* A block that was read and compared, of which parts are wanted one after the other. */
 typedef struct cz__held {
     char *bytes; /* owned */

@@ -5,26 +5,6 @@
 #include "base/fingerprint.h"
 #include "optim/object.h"
 
-/* What is here of a slot: elements of a type, or codes. NULL: it is not in use. */
-typedef struct slot_memory {
-    void *at;
-    float *scales;
-    bool is_signed;
-} slot_memory;
-
-/* `first` is a multiple of a block's elements where there are codes. */
-static slot_memory slot_at(const cz_optim *optim, const cz__local_span *span,
-                           const cz__span_memory *memory, int slot, int64_t first)
-{
-    const cz__optim_group *group = &optim->groups[span->group];
-    char *at = memory->slots[slot];
-    float *scales = memory->scales[slot];
-    const size_t size = scales ? sizeof(uint8_t) : cz_dtype_size(group->state_dtype);
-    return (slot_memory){.at = at ? at + (size_t)first * size : NULL,
-                         .scales = scales ? scales + first / CZ__BLOCK : NULL,
-                         .is_signed = group->with_sign >> slot & 1u};
-}
-
 /* Elements in f32: where they are, or in the next row. */
 static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t count, float **rows)
 {
@@ -36,7 +16,15 @@ static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t 
     return row;
 }
 
-/* A slot: in f32, or of codes, for which `scales` are. */
+/* What is here of a slot: elements of a type, or codes, for which `scales` are. NULL: it is not in
+ * use. */
+typedef struct slot_memory {
+    void *at;
+    float *scales;
+    bool is_signed;
+} slot_memory;
+
+/* In f32. */
 static void *widen_slot(const cz_device *device, cz_dtype dtype, const slot_memory *slot,
                         int64_t count, float **rows)
 {
@@ -64,70 +52,116 @@ static const void *widen_gradient(const cz_device *device, const cz__piece *piec
 
 /* Rounded by chance to where it came from. Both passes of a rule round its slots: apart. */
 static void bring_back(const cz_device *device, cz_dtype dtype, void *to, const void *wide,
-                       int64_t count, uint64_t key, int64_t slot, int64_t first)
+                       int64_t count, uint64_t key, int64_t first)
 {
     if (dtype != CZ_F32 && to)
-        (void)device->convert_stochastic(NULL, dtype, to, wide, count,
-                                         cz__fingerprint(key, &slot, sizeof slot), first);
+        (void)device->convert_stochastic(NULL, dtype, to, wide, count, key, first);
 }
 
 enum { SLOT_OF_VALUE = -1, SLOTS_OF_FIRST_PASS = CZ__RULE_SLOTS };
 
-/* `first` of the piece, `count` elements; with sums the rule's first pass. */
-static void update_mixed_tile(const cz_optim *optim, const cz__piece *piece,
-                              const cz__prepared *prepared, const cz__span_memory *memory,
-                              int64_t first, int64_t count, cz_sum *sums)
+/* A piece, and what is the same for all of its tiles. */
+typedef struct mixed_piece {
+    const cz_optim *optim;
+    const cz__piece *piece;
+    const cz__prepared *prepared;
+    const cz__span_memory *memory;
+    const cz_device *device;
+    cz_dtype dtype, state; /* of the values, of what the rule keeps */
+    size_t size, gradient_size, state_size;
+    int rule_slots;
+    float *rows;
+    int64_t place;                      /* of its first element */
+    uint64_t key, keys[CZ__RULE_SLOTS]; /* of the value, of each slot */
+    cz_sum *sums;                       /* NULL, or for the rule's first pass */
+} mixed_piece;
+
+/* From that element on, with which a block begins where there are codes. */
+static slot_memory slot_at(const mixed_piece *m, int slot, int64_t first)
 {
-    const cz__local_span *span = &optim->shard.spans[piece->place];
-    const cz_device *device = span->device;
-    const cz_dtype state = optim->groups[span->group].state_dtype;
-    const cz_dtype dtype = cz__model_value(optim->model, span->param)->dtype;
-    const int64_t place = span->begin + piece->first + first;
-    const int rule_slots = cz__optim_rule_slots(optim);
-    float *rows = cz__optim_scratch(optim, device, piece->part);
-    char *value = memory->value + (size_t)first * cz_dtype_size(dtype);
-    float *master = optim->master_slot < 0 ? NULL : memory->slots[optim->master_slot];
+    const cz__optim_group *group = &m->optim->groups[m->optim->shard.spans[m->piece->place].group];
+    char *at = m->memory->slots[slot];
+    float *scales = m->memory->scales[slot];
+    const size_t size = scales ? sizeof(uint8_t) : m->state_size;
+    return (slot_memory){.at = at ? at + (size_t)first * size : NULL,
+                         .scales = scales ? scales + first / CZ__BLOCK : NULL,
+                         .is_signed = group->with_sign >> slot & 1u};
+}
+
+/* `first` of the piece, `count` elements. */
+static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
+{
+    const cz_optim *optim = m->optim;
+    const cz_device *device = m->device;
+    const cz__prepared *prepared = m->prepared;
+    const int64_t place = m->place + first;
+    float *rows = m->rows;
+    char *value = m->memory->value + (size_t)first * m->size;
+    float *master = optim->master_slot < 0 ? NULL : m->memory->slots[optim->master_slot];
     slot_memory slots[CZ__RULE_SLOTS];
     void *wide[CZ__RULE_SLOTS], *param;
     const void *gradient = widen_gradient(
-        device, piece, memory->gradient + (size_t)first * cz_dtype_size(piece->dtype), count,
-        &rows);
+        device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size, count, &rows);
     if (master) {
         param = master += first;
-        (void)device->refresh(NULL, dtype, value, master, count);
+        (void)device->refresh(NULL, m->dtype, value, master, count);
     } else {
-        param = widen(device, dtype, value, count, &rows);
+        param = widen(device, m->dtype, value, count, &rows);
     }
-    for (int e = 0; e < rule_slots; e++) {
-        slots[e] = slot_at(optim, span, memory, e, first);
-        wide[e] = widen_slot(device, state, &slots[e], count, &rows);
+    for (int e = 0; e < m->rule_slots; e++) {
+        slots[e] = slot_at(m, e, first);
+        wide[e] = widen_slot(device, m->state, &slots[e], count, &rows);
     }
-    if (sums)
+    if (m->sums)
         optim->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
-                           prepared->flags, sums);
+                           prepared->flags, m->sums);
     else
         optim->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
-    for (int e = 0; e < rule_slots; e++)
+    for (int e = 0; e < m->rule_slots; e++)
         if (slots[e].scales)
             cz__pack(slots[e].is_signed, count, wide[e], slots[e].at, slots[e].scales);
         else
-            bring_back(device, state, slots[e].at, wide[e], count, prepared->key,
-                       sums ? e + SLOTS_OF_FIRST_PASS : e, place);
-    if (sums)
+            bring_back(device, m->state, slots[e].at, wide[e], count, m->keys[e], place);
+    if (m->sums)
         return;
     if (master)
-        (void)device->convert(NULL, dtype, value, CZ_F32, master, count);
+        (void)device->convert(NULL, m->dtype, value, CZ_F32, master, count);
     else
-        bring_back(device, dtype, value, param, count, prepared->key, SLOT_OF_VALUE, place);
+        bring_back(device, m->dtype, value, param, count, m->key, place);
 }
 
+static uint64_t key_of_slot(const cz__prepared *prepared, int64_t slot)
+{
+    return cz__fingerprint(prepared->key, &slot, sizeof slot);
+}
+
+/* Tiles begin where blocks of the roundings by chance do. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums)
 {
-    for (int64_t first = 0; first < piece->count; first += CZ__TILE) {
+    const cz__local_span *span = &optim->shard.spans[piece->place];
+    mixed_piece m = {.optim = optim,
+                     .piece = piece,
+                     .prepared = prepared,
+                     .memory = memory,
+                     .device = span->device,
+                     .dtype = cz__model_value(optim->model, span->param)->dtype,
+                     .state = optim->groups[span->group].state_dtype,
+                     .gradient_size = cz_dtype_size(piece->dtype),
+                     .rule_slots = cz__optim_rule_slots(optim),
+                     .rows = cz__optim_scratch(optim, span->device, piece->part),
+                     .place = span->begin + piece->first,
+                     .key = key_of_slot(prepared, SLOT_OF_VALUE),
+                     .sums = sums};
+    m.size = cz_dtype_size(m.dtype);
+    m.state_size = cz_dtype_size(m.state);
+    for (int e = 0; e < m.rule_slots; e++)
+        m.keys[e] = key_of_slot(prepared, sums ? e + SLOTS_OF_FIRST_PASS : e);
+    for (int64_t first = 0, some; first < piece->count; first += some) {
         const int64_t left = piece->count - first;
-        update_mixed_tile(optim, piece, prepared, memory, first, left < CZ__TILE ? left : CZ__TILE,
-                          sums);
+        some = CZ__TILE - (m.place + first) % CZ__TILE;
+        some = left < some ? left : some;
+        update_tile(&m, first, some);
     }
 }

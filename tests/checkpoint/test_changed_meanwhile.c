@@ -137,7 +137,7 @@ static cz_status large_save(cz_group *group, void *context)
 
 /* A byte of the file, before a certain reading. */
 static atomic_long changed_byte;
-static char changed_path[SMALL_PATH];
+static char changed_path[SMALL_PATH + 20], export_path[SMALL_PATH];
 
 static void change_byte(void)
 {
@@ -195,13 +195,13 @@ TEST(a_byte_of_a_large_tensor_changes_while_it_is_loaded)
     assert_ranks_ok(2, large_load, NULL);
 }
 
-/* ---- a file of torch, which has checksums of entries ---- */
+/* ---- a file or a folder of torch, which has checksums of entries ---- */
 
 static cz_status large_export(cz_group *group, void *context)
 {
     large s;
     cz_status status = large_open(&s, group, 1);
-    THEN(cz_checkpoint_export(s.checkpoint, changed_path, NULL));
+    THEN(cz_checkpoint_export(s.checkpoint, export_path, NULL));
     large_close(&s);
     return status;
 }
@@ -211,7 +211,7 @@ static cz_status large_import(cz_group *group, void *context)
     large s;
     bool *taken = context;
     cz_status status = large_open(&s, group, 3);
-    THEN(cz_checkpoint_import(s.checkpoint, changed_path, NULL, NULL));
+    THEN(cz_checkpoint_import(s.checkpoint, export_path, NULL, NULL));
     *taken = status == CZ_OK;
     for (int i = 0; status == CZ_OK && i < LARGE; i++)
         if (s.values[i] != (float)i)
@@ -222,13 +222,15 @@ static cz_status large_import(cz_group *group, void *context)
     return expected ? CZ_OK : status;
 }
 
-TEST(a_file_of_torch_changes_while_it_is_imported)
+/* `file`: in what is exported; NULL: that is it. */
+static void changes_while_imported(const char *name, const char *file)
 {
     static const long bytes[] = {2000, 70000, 600000, 1199000};
     bool taken = false;
-    snprintf(changed_path, sizeof changed_path, "%s/large.pt", folder);
+    snprintf(export_path, sizeof export_path, "%s/%s", folder, name);
+    snprintf(changed_path, sizeof changed_path, "%s%s", export_path, file ? file : "");
     assert_ranks_ok(2, large_export, NULL);
-    victim = "large.pt";
+    victim = file ? file + 1 : name;
     for (int ranks = 1; ranks <= 3; ranks++) {
         cz__system_used.read = read_and_change;
         for (int moment = 0; moment < 60 * ranks; moment += ranks) {
@@ -249,4 +251,14 @@ TEST(a_file_of_torch_changes_while_it_is_imported)
     atomic_store(&from_reading, -1);
     assert_ranks_ok(2, large_import, &taken);
     assert_true(taken);
+}
+
+TEST(a_file_of_torch_changes_while_it_is_imported)
+{
+    changes_while_imported("large.pt", NULL);
+}
+
+TEST(a_folder_of_torch_changes_while_it_is_imported)
+{
+    changes_while_imported("large.dcp", "/__0_0.distcp");
 }

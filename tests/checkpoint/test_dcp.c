@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/half.h"
 #include "checkpoint/dcp_files.h"
 #include "interop/bundle.h"
 
@@ -81,20 +82,25 @@ TEST(any_part_of_a_tensor_is_put_together_from_its_chunks)
     remove_folder(folder);
 }
 
-/* torch 2.15 saved arange(12).reshape(3, 4) on two ranks, by columns and by rows. */
-TEST(a_folder_of_torch_that_two_ranks_wrote)
+/* torch 2.15 saved numbers from 0 on: [7, 5] cut by rows, with an optimizer's state, and [2, 4] in
+ * bf16 by columns. */
+TEST(a_folder_of_torch_that_three_ranks_wrote)
 {
-    static const char *const names[] = {"columns", "rows"};
+    static const char *const rows[] = {"w", "optimizer/exp_avg/w", "optimizer/exp_avg_sq/w"};
     cz__bundle *b;
-    CZ_CHECK(cz__bundle_open(&b, CZ_TEST_GOLDEN_DIR "/two_ranks.dcp", NULL));
-    assert_int_equal(b->tensor_count, 2);
+    uint16_t columns[8];
+    CZ_CHECK(cz__bundle_open(&b, CZ_TEST_GOLDEN_DIR "/fsdp2.dcp", NULL));
+    assert_int_equal(b->tensor_count, 4);
     CZ_CHECK(cz__bundle_verify(b, 0, 1));
-    for (int k = 0; k < 2; k++) {
-        float got[12] = {0};
-        CZ_CHECK(cz__bundle_read(b, names[k], 0, 12, got));
-        for (int i = 0; i < 12; i++)
-            assert_true(got[i] == (float)i);
+    for (int k = 0; k < 3; k++) {
+        float got[35] = {0};
+        CZ_CHECK(cz__bundle_read(b, rows[k], 0, 35, got));
+        for (int i = 0; i < 35; i++)
+            assert_true(got[i] == (float)i / (float)(1 << k));
     }
+    CZ_CHECK(cz__bundle_read(b, "c", 0, 8, columns));
+    for (int i = 0; i < 8; i++)
+        assert_true(cz__f32_from_bf16(columns[i]) == (float)i);
     cz__bundle_close(&b);
 }
 
@@ -266,8 +272,9 @@ TEST(a_byte_of_a_chunk_that_changed)
     cz__reader *reader;
     cz__container *c;
     CZ_CHECK(cz__reader_open(&reader, path));
-    CZ_CHECK(cz__container_open_part(&c, "part", reader, (uint64_t)f.parts[1].begin,
-                                     (uint64_t)f.parts[1].bytes));
+    const cz__verified part = {.begin = (uint64_t)f.parts[1].begin,
+                               .bytes = (uint64_t)f.parts[1].bytes};
+    CZ_CHECK(cz__container_open_part(&c, "part", reader, &part));
     const off_t at = (off_t)cz__container_find(c, "archive/data/0")->offset;
     assert_true(at > f.parts[1].begin && at < f.parts[2].begin);
     cz__container_close(&c);

@@ -2,6 +2,7 @@
 /* Imports of what other programs wrote, a file or a folder of them, and of what nobody should have
  * written. */
 #include "checkpoint/imports.h"
+#include "czero/archive.h"
 
 /* ---- files of others ---- */
 
@@ -182,6 +183,38 @@ TEST(folders_of_others)
     expect_import(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
     write_text(&j, "model.safetensors.index.json", "[]");
     expect_import(&j, 2, CZ_ERR_FORMAT, "no JSON object", NULL);
+    remove_folder(j.folder);
+}
+
+/* What would be a smaller model if it were taken for whole ones. */
+TEST(shards_and_metadata_of_one_rank_of_torch)
+{
+    static const char *const shards =
+        "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"weight\\\": "
+        "{\\\"saved_offsets\\\": [0, 0]}}\"}," COUNT "," WEIGHT "," BIAS "}";
+    static const char *const of_torch = "shard-00001-model-00001-of-00001.safetensors";
+    static const char *const others[] = {"shard-00001.safetensors", "__x.metadata",
+                                         "__0.metadata.tmp"};
+    job j;
+    begin(&j, "");
+    j.path[strlen(j.path) - 1] = 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        write_in(&j, others[i], shards, 38);
+    expect_import(&j, 2, CZ_ERR_IO, "model.safetensors.index.json", NULL);
+    write_in(&j, of_torch, shards, 38);
+    expect_import(&j, 2, CZ_ERR_UNSUPPORTED, "here are shards of a model",
+                  "enable_consolidation=True");
+    const size_t folder = strlen(j.path);
+    snprintf(j.path + folder, sizeof j.path - folder, "/%s", of_torch);
+    expect_import(&j, 2, CZ_ERR_UNSUPPORTED, "has shards of a model", "enable_consolidation=True");
+    assert_int_equal(unlink(j.path), 0);
+    j.path[folder] = 0;
+    write_text(&j, "__1.metadata", "");
+    expect_import(&j, 2, CZ_ERR_UNSUPPORTED, "each rank has metadata of its own",
+                  "use_collectives");
+    cz_archive *archive;
+    assert_int_equal(cz_archive_open(&archive, j.folder, CZ_NEWEST), CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "each rank has metadata of its own"));
     remove_folder(j.folder);
 }
 

@@ -155,12 +155,12 @@ TEST(the_mean_of_a_million_draws_is_the_number)
  * over elements, and over keys that follow each other at one element. */
 TEST(chance_is_even_over_elements_and_over_keys)
 {
-    enum { TRIALS = 200000 };
+    enum { TRIALS = 200000, PARTNER = 128 }; /* places that share a number */
     static float from[TRIALS];
     static uint16_t to[TRIALS];
     for (int sixteenth = 1; sixteenth < 16; sixteenth++) {
         const double wanted = sixteenth / 16.0;
-        int64_t over_elements = 0, over_keys = 0, twice = 0;
+        int64_t over_elements = 0, over_keys = 0, twice = 0, both = 0;
         for (int i = 0; i < TRIALS; i++)
             from[i] = (float)(1 + wanted * 0x1p-7);
         round_by_chance(CZ_BF16, from, TRIALS, 99, 0, to);
@@ -168,6 +168,7 @@ TEST(chance_is_even_over_elements_and_over_keys)
             uint16_t one;
             over_elements += to[i] != 0x3f80;
             twice += i > 0 && to[i] != 0x3f80 && to[i - 1] != 0x3f80;
+            both += i >= PARTNER && to[i] != 0x3f80 && to[i - PARTNER] != 0x3f80;
             round_by_chance(CZ_BF16, from, 1, (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15), 5, &one);
             over_keys += one != 0x3f80;
         }
@@ -175,7 +176,62 @@ TEST(chance_is_even_over_elements_and_over_keys)
         assert_true(fabs((double)over_elements / TRIALS - wanted) < spread);
         assert_true(fabs((double)over_keys / TRIALS - wanted) < spread);
         assert_true(fabs((double)twice / TRIALS - wanted * wanted) < 2 * spread); /* neighbours */
+        assert_true(fabs((double)both / (TRIALS - PARTNER) - wanted * wanted) < 2 * spread);
     }
+}
+
+/* What decides at a place, as a program without vectors would have it. */
+static uint32_t number_at(uint64_t key, uint64_t place)
+{
+    const uint64_t of_range = key + (place >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+    const uint64_t block = (place & 0xffffffffu) / 256, within = place % 256;
+    uint32_t x = (uint32_t)(block * 128 + within % 128 + of_range);
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x ^= (uint32_t)(of_range >> 32);
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    return within < 128 ? x >> 16 : x & 0xffff;
+}
+
+/* In whole steps of the type, by arithmetic: `parts` of a step are what is counted. */
+static double plainly(cz_dtype dtype, double value, uint32_t number)
+{
+    int exponent;
+    const double parts = dtype == CZ_F16 ? 8192 : 65536,
+                 most = dtype == CZ_F16 ? 65504 : 0x1.fep127;
+    (void)frexp(value, &exponent);
+    const int least = dtype == CZ_F16 ? -14 : -126, digits = dtype == CZ_F16 ? 10 : 7;
+    const double step = ldexp(1, (exponent - 1 < least ? least : exponent - 1) - digits);
+    const double count = rint(fabs(value) / step * parts) + floor(number * parts / 65536);
+    const double size = floor(count / parts) * step;
+    return copysign(size > most ? most : size, value);
+}
+
+TEST(the_bits_are_those_of_a_plain_model)
+{
+    enum { COUNT = 1000 };
+    float from[COUNT];
+    uint16_t to[COUNT];
+    const int64_t firsts[] = {0, 32, 1000, (INT64_C(1) << 32) - 500, (INT64_C(7) << 32) + 77};
+    const uint64_t key = UINT64_C(0xfedcba9876543210);
+    for (int t = 0; t < 2; t++)
+        for (int f = 0; f < 5; f++) {
+            for (int i = 0; i < COUNT; i++) /* from denormal ones up to the largest */
+                from[i] =
+                    ldexpf((float)sin(i + f), types[t] == CZ_F16 ? i % 58 - 40 : i % 280 - 150);
+            round_by_chance(types[t], from, COUNT, key, firsts[f], to);
+            for (int i = 0; i < COUNT; i++) {
+                const double wanted =
+                    plainly(types[t], (double)from[i], number_at(key, (uint64_t)(firsts[f] + i)));
+                if (isfinite(widen(types[t], nearest(types[t], from[i]))) &&
+                    (double)widen(types[t], to[i]) != wanted)
+                    fail_msg("%s %a at place %d after %lld became %a, wanted %a",
+                             cz_dtype_name(types[t]), (double)from[i], i, (long long)firsts[f],
+                             (double)widen(types[t], to[i]), wanted);
+            }
+        }
 }
 
 TEST(a_cut_changes_nothing)

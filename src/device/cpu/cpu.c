@@ -113,14 +113,15 @@ static cz__convert_kernel find_convert(cz_dtype from, cz_dtype to)
 static cz_status cpu_convert(void *queue, cz_dtype to_type, void *to, cz_dtype from_type,
                              const void *from, int64_t count)
 {
-    const size_t size = cz_dtype_size(from_type);
-    if (to_type == from_type && size > 0)
-        return cpu_copy(queue, to, from, (size_t)count * size);
     const cz__convert_kernel convert = find_convert(from_type, to_type);
-    if (!convert)
+    const size_t size = convert ? 0 : cz_dtype_size(from_type);
+    if (convert)
+        convert(count, from, to);
+    else if (to_type == from_type && size > 0)
+        return cpu_copy(queue, to, from, (size_t)count * size);
+    else
         return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: no conversion of %s values to %s",
                         cz_dtype_name(from_type), cz_dtype_name(to_type));
-    convert(count, from, to);
     return CZ_OK;
 }
 

@@ -81,21 +81,25 @@ static void warn(const char *wish, const char *level)
                 wish, level);
 }
 
+static const cz__cpu_kernels *_Atomic chosen;
+
 /* Threads that come here together find the same table; the one that sets it says the warning. No
- * lock: a log sink may itself ask for the level. */
-const cz__cpu_kernels *cz__cpu_kernels_chosen(void)
+ * lock: a log sink may itself ask for the level. Apart, as what follows is asked for each tile. */
+static __attribute__((noinline)) const cz__cpu_kernels *choose(void)
 {
-    static const cz__cpu_kernels *_Atomic chosen;
-    const cz__cpu_kernels *kernels = atomic_load_explicit(&chosen, memory_order_acquire);
-    if (kernels)
-        return kernels;
     const char *wish = cz__environment_text("CZERO_CPU");
     const int cap = wish ? level_named(wish) : -1;
     const cz__cpu_kernels *nobody = NULL;
-    kernels = best_up_to(cap < 0 ? CZ__CPU_LEVEL_COUNT - 1 : cap);
+    const cz__cpu_kernels *kernels = best_up_to(cap < 0 ? CZ__CPU_LEVEL_COUNT - 1 : cap);
     if (atomic_compare_exchange_strong(&chosen, &nobody, kernels) && wish && *wish)
         warn(wish, kernels->level);
     return kernels;
+}
+
+const cz__cpu_kernels *cz__cpu_kernels_chosen(void)
+{
+    const cz__cpu_kernels *kernels = atomic_load_explicit(&chosen, memory_order_acquire);
+    return kernels ? kernels : choose();
 }
 
 cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,

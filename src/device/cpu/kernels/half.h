@@ -34,11 +34,17 @@ CZ_BODY float bf16_load(uint16_t bits)
     return float_of((uint32_t)bits << 16);
 }
 
-CZ_BODY uint16_t bf16_store(float value)
+/* In the upper half. */
+CZ_BODY uint32_t bf16_nearest(float value)
 {
     const uint32_t bits = bits_of(value);
     const uint32_t nearest = bits + 0x7fffu + (bits >> 16 & 1u), quiet = bits | 0x400000u;
-    return (uint16_t)(choose(value != value, quiet, nearest) >> 16);
+    return choose(value != value, quiet, nearest);
+}
+
+CZ_BODY uint16_t bf16_store(float value)
+{
+    return (uint16_t)(bf16_nearest(value) >> 16);
 }
 
 /* An exponent of binary16 becomes one of binary32 by adding 112. */
