@@ -5,11 +5,12 @@
  * a ratio is the median of those of the rounds, its spread half the distance between the quartiles.
  * One line for each: rule size threads ratio spread ns hand, where ratio is time of the mix / time
  * of the kernel, ns is an element's and hand time of the hand-written / time of the kernel, - where
- * there is none.
+ * there is none. Those with averages are whole steps.
  *     bench_update [RULE [SIZE [THREADS]]] */
 #include "base/clock.h"
 #include "base/kernel_threads.h"
 #include "device/cpu/cpu.h"
+#include "czero/optim.h"
 #include "rule/rule.h"
 
 #include <stdio.h>
@@ -33,6 +34,7 @@ typedef struct job {
     cz_dtype dtype;
     int arrays; /* parameter, gradient, slots */
     hand_written hand;
+    bool averages; /* by a step of an optimizer, with moving averages: not by the kernel alone */
 } job;
 
 /* A run over all elements, in parts. */
@@ -44,6 +46,8 @@ typedef struct run {
     char *memory[MAX_ARRAYS];
     size_t bytes; /* of each; a multiple of 128 */
     int parts, repeats;
+    cz_model *model; /* of a job that averages, as the next one */
+    cz_optim *optim;
 } run;
 
 static void mix2(size_t rows, lanes *restrict p, const lanes *restrict g)
@@ -167,6 +171,30 @@ static double seconds_of(cz__kernel_threads *threads, cz__part part, run *r)
     return cz__seconds() - begin;
 }
 
+/* An optimizer over the first two arrays; the others are the mix's. */
+static void create_optim(run *r)
+{
+    const int64_t count = (int64_t)(r->bytes / cz_dtype_size(r->job->dtype));
+    const cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    options.average = &average;
+    options.threads = r->parts;
+    CZ_CHECK(cz_model_create(&r->model));
+    CZ_CHECK(cz_model_add(r->model, "p", r->memory[0], r->memory[1], r->job->dtype, 1, &count));
+    CZ_CHECK(
+        cz_optim_create(&r->optim, r->model, cz_rule_find(r->job->rule), r->job->hypers, &options));
+}
+
+static double seconds_of_steps(cz__kernel_threads *threads, run *r)
+{
+    cz__kernel_threads_run(threads, fill_part, r);
+    CZ_CHECK(cz_optim_step(r->optim, NULL, NULL)); /* its state is not the mix's: into caches */
+    const double begin = cz__seconds();
+    for (int i = 0; i < r->repeats; i++)
+        CZ_CHECK(cz_optim_step(r->optim, NULL, NULL));
+    return cz__seconds() - begin;
+}
+
 static double half_spread(const double *sorted)
 {
     return (sorted[3 * ROUNDS / 4] - sorted[ROUNDS / 4]) / 2;
@@ -187,9 +215,12 @@ static void measure(const job *j, size_t bytes, const char *place, int parts)
         CZ_CHECK(cz_device_cpu()->allocate(CZ_MEMORY_STATE, r.bytes, &memory));
         r.memory[k] = memory;
     }
+    if (j->averages)
+        create_optim(&r);
     for (int round = -1; round < ROUNDS; round++) { /* the first only warms up */
         const double mix = seconds_of(threads, mix_part, &r);
-        const double kernel = seconds_of(threads, kernel_part, &r);
+        const double kernel =
+            j->averages ? seconds_of_steps(threads, &r) : seconds_of(threads, kernel_part, &r);
         const double own = by_hand ? seconds_of(threads, hand_part, &r) : 0;
         if (round < 0)
             continue;
@@ -205,6 +236,8 @@ static void measure(const job *j, size_t bytes, const char *place, int parts)
     else
         printf("     -\n");
     fflush(stdout);
+    cz_optim_destroy(&r.optim);
+    cz_model_destroy(&r.model);
     for (int k = 0; k < j->arrays; k++)
         cz_device_cpu()->release(r.memory[k]);
     cz__kernel_threads_stop(&threads);
@@ -218,24 +251,26 @@ static bool wanted(int argc, char **argv, int place, const char *what)
 int main(int argc, char **argv)
 {
     const job jobs[] = {
-        {"sgd", "sgd", CZ_HYPERS({"lr", 1e-6}), CZ_F32, 2, NULL},
+        {"sgd", "sgd", CZ_HYPERS({"lr", 1e-6}), CZ_F32, 2, NULL, false},
         {"sgd_momentum", "sgd", CZ_HYPERS({"lr", 1e-6}, {"momentum", 0.9}), CZ_F32, 3,
-         hand_sgd_momentum},
-        {"adam", "adam", NULL, CZ_F32, 4, NULL},
-        {"adamw", "adamw", NULL, CZ_F32, 4, hand_adamw},
-        {"amsgrad", "adam", CZ_HYPERS({"amsgrad", 1}), CZ_F32, 5, NULL},
-        {"adamw_f64", "adamw", NULL, CZ_F64, 4, NULL},
-        {"adamax", "adamax", NULL, CZ_F32, 4, hand_adamax},
-        {"adadelta", "adadelta", NULL, CZ_F32, 4, hand_adadelta},
-        {"adagrad", "adagrad", NULL, CZ_F32, 3, hand_adagrad},
-        {"rmsprop", "rmsprop", NULL, CZ_F32, 3, hand_rmsprop},
-        {"rprop", "rprop", NULL, CZ_F32, 4, NULL},
-        {"nadam", "nadam", NULL, CZ_F32, 4, hand_nadam},
-        {"radam", "radam", NULL, CZ_F32, 4, NULL},
-        {"lion", "lion", NULL, CZ_F32, 3, NULL},
-        {"ademamix", "ademamix", NULL, CZ_F32, 5, NULL},
-        {"schedule_free_sgd", "schedule_free_sgd", NULL, CZ_F32, 3, NULL},
-        {"schedule_free_adamw", "schedule_free_adamw", NULL, CZ_F32, 4, NULL},
+         hand_sgd_momentum, false},
+        {"adam", "adam", NULL, CZ_F32, 4, NULL, false},
+        {"adamw", "adamw", NULL, CZ_F32, 4, hand_adamw, false},
+        {"amsgrad", "adam", CZ_HYPERS({"amsgrad", 1}), CZ_F32, 5, NULL, false},
+        {"adamw_f64", "adamw", NULL, CZ_F64, 4, NULL, false},
+        {"sgd_average", "sgd", CZ_HYPERS({"lr", 1e-6}), CZ_F32, 3, NULL, true},
+        {"adamw_average", "adamw", NULL, CZ_F32, 5, NULL, true},
+        {"adamax", "adamax", NULL, CZ_F32, 4, hand_adamax, false},
+        {"adadelta", "adadelta", NULL, CZ_F32, 4, hand_adadelta, false},
+        {"adagrad", "adagrad", NULL, CZ_F32, 3, hand_adagrad, false},
+        {"rmsprop", "rmsprop", NULL, CZ_F32, 3, hand_rmsprop, false},
+        {"rprop", "rprop", NULL, CZ_F32, 4, NULL, false},
+        {"nadam", "nadam", NULL, CZ_F32, 4, hand_nadam, false},
+        {"radam", "radam", NULL, CZ_F32, 4, NULL, false},
+        {"lion", "lion", NULL, CZ_F32, 3, NULL, false},
+        {"ademamix", "ademamix", NULL, CZ_F32, 5, NULL, false},
+        {"schedule_free_sgd", "schedule_free_sgd", NULL, CZ_F32, 3, NULL, false},
+        {"schedule_free_adamw", "schedule_free_adamw", NULL, CZ_F32, 4, NULL, false},
     };
     /* Bytes of an array on each thread. */
     const struct {

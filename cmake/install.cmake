@@ -25,6 +25,13 @@ if(checkpoint_libraries)
     endif()
 endif()
 
+set(CZERO_HAS_BLAS OFF)
+if(blas_libraries)
+    set(CZERO_HAS_BLAS ON)
+    list(JOIN BLAS_LIBRARIES " " blas_flags)
+    string(APPEND pc_private " ${blas_flags}")
+endif()
+
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/czero")
 install(EXPORT czero NAMESPACE czero:: FILE czero-targets.cmake DESTINATION "${package_dir}")
 configure_package_config_file(cmake/czero-config.cmake.in czero-config.cmake

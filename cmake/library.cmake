@@ -63,11 +63,21 @@ else()
     list(APPEND sources "${PROJECT_SOURCE_DIR}/src/interop/absent.c" "${PROJECT_SOURCE_DIR}/src/io/types.c")
 endif()
 
+set(blas_libraries "")
+if(CZERO_BLAS)
+    include(cmake/blas.cmake)
+    czero_find_blas(blas_libraries)
+endif()
+
 czero_objects(czero_objects ${sources})
 if(CZERO_COVERAGE) # of the library without its kernels, whose loops would take several times as long
     target_compile_options(czero_objects PRIVATE --coverage -fprofile-update=atomic)
 endif()
 target_link_libraries(czero_objects PRIVATE ${checkpoint_libraries})
+if(blas_libraries)
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/src/device/cpu/matmul.c" PROPERTIES
+        COMPILE_DEFINITIONS CZ_BLAS=1 INCLUDE_DIRECTORIES "${CZERO_CBLAS_INCLUDE}")
+endif()
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERTIES
     COMPILE_OPTIONS "-O3;-fno-math-errno") # loops over matrices
 # gcc clears and copies a description of an operation by one instruction, which takes longer to begin
@@ -108,7 +118,7 @@ function(czero_library name type)
     target_include_directories(${name} PUBLIC
         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
         "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-    target_link_libraries(${name} PRIVATE Threads::Threads m ${checkpoint_libraries})
+    target_link_libraries(${name} PRIVATE Threads::Threads m ${checkpoint_libraries} ${blas_libraries})
 endfunction()
 
 czero_library(czero SHARED)

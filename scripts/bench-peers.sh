@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # scripts/bench-peers.sh BUILD OUT [PART…]: the same work by others and by czero, in turns; parts
-# are rules (PyTorch's optimizers), zero (its DDP and ZeroRedundancyOptimizer), train (both on a
+# are rules (PyTorch's optimizers), muon, zero (its DDP and ZeroRedundancyOptimizer), train (both on a
 # small GPT), mpi (Open MPI's collectives), checkpoint (consolidate and save); otherwise all. The
 # command that starts MPI jobs is in MPIRUN. Leaves OUT/peers.json.
 set -eu
 build=$1
 out=$2
 shift 2
-parts=${*:-rules zero train mpi checkpoint}
+parts=${*:-rules muon zero train mpi checkpoint}
 ranks=2
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$out"
@@ -22,7 +22,7 @@ if [ -z "$torch" ]; then
 else
     echo "PyTorch $torch, $(getconf _NPROCESSORS_ONLN) processors; medians, and medians of ratios in the same round"
     chosen=
-    for part in rules zero train; do
+    for part in rules muon zero train; do
         ! wants $part || chosen="$chosen $part"
     done
     # shellcheck disable=SC2086

@@ -16,4 +16,5 @@ for python in ${PYTHON:-/usr/bin/python3 "$here/build/torch2/bin/python"}; do
         continue
     }
     "$python" "$here/bench/torch/compare.py" "$out/torch-$version.json" "$@"
+    "$python" "$here/bench/torch/host.py" "$out/host-$version.json"
 done

@@ -17,6 +17,12 @@ typedef struct subject {
 
 static cz_status subject_create(subject *s, int64_t elements)
 {
+    int64_t shape[] = {1, elements}; /* as square as it can be, for rules that take matrices */
+    for (int64_t rows = 2; rows * rows <= elements; rows++)
+        if (elements % rows == 0) {
+            shape[0] = rows;
+            shape[1] = elements / rows;
+        }
     s->value = cz__calloc((size_t)elements, sizeof *s->value);
     s->gradient = cz__calloc((size_t)elements, sizeof *s->gradient);
     if (!s->value || !s->gradient)
@@ -27,7 +33,7 @@ static cz_status subject_create(subject *s, int64_t elements)
         s->gradient[i] = (float)(i % 7 + 1) / 64;
     }
     CZ_TRY(cz_model_create(&s->model));
-    return cz_model_add(s->model, "parameter", s->value, s->gradient, CZ_F32, 1, &elements);
+    return cz_model_add(s->model, "parameter", s->value, s->gradient, CZ_F32, 2, shape);
 }
 
 static void subject_clear(subject *s)

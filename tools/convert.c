@@ -28,7 +28,8 @@ enum {
     OPTION_JSON = 'j',
     OPTION_RENAME = 256, /* without a letter, as those that follow */
     OPTION_PREFIX,
-    OPTION_RESHAPE
+    OPTION_RESHAPE,
+    OPTION_AVERAGE
 };
 
 typedef struct convert_options {
@@ -93,6 +94,11 @@ static void check_arguments(convert_request *r, const struct argp_state *state)
         argp_error(state, "--max-file-size goes with --format hf");
     if (c->parameters_only && c->format == FORMAT_SHARDED)
         argp_error(state, "--parameters-only goes with --format safetensors, hf, torch or dcp");
+    if (c->averages && c->format == FORMAT_SHARDED)
+        argp_error(state, "--average goes with --format safetensors, hf, torch or dcp");
+    if (c->averages && r->options.state)
+        argp_error(state, "--average or --optimizer, not both: its state is of other values");
+    c->parameters_only = c->parameters_only || c->averages;
     if (r->options.state && c->format != FORMAT_HF)
         argp_error(state, "--optimizer goes with --format hf: the other forms have its state");
     if (r->options.state && c->parameters_only)
@@ -122,6 +128,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_PARAMS:
         c->parameters_only = true;
+        return 0;
+    case OPTION_AVERAGE:
+        c->averages = true;
         return 0;
     case OPTION_STATE:
         r->options.state = true;
@@ -171,6 +180,8 @@ static const struct argp_option options[] = {
     {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
     {"parameters-only", OPTION_PARAMS, NULL, 0,
      "values and nothing else, the way a model is published; hf has nothing else anyway", 0},
+    {"average", OPTION_AVERAGE, NULL, 0,
+     "moving averages in the place of the values that have one, and nothing else", 0},
     {"optimizer", OPTION_STATE, NULL, 0,
      "in a folder of hf: the optimizer's state and what was saved beside, too", 0},
     {"rule", OPTION_RULE, "NAME", 0,
@@ -201,6 +212,7 @@ static const struct argp argp = {
            "  czero convert model.pt model.safetensors --strip-prefix module. --rename "
            "'h.*=layers.*'\n"
            "  czero convert checkpoints model --format hf\n"
+           "  czero convert checkpoints averaged.safetensors --average\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
 /* ---- what is read ---- */
@@ -230,10 +242,10 @@ static cz_status open_source(convert_request *r)
     c->input = c->original = cz__archive_input(c->from->archive);
     if (o->rule)
         CZ_TRY(settle_rule(c, o->rule));
-    if (!convert_rules_are(&r->rules))
+    if (!convert_rules_are(&r->rules) && !c->averages)
         return CZ_OK;
     CZ_TRY(convert_rules_read(&r->rules));
-    CZ_TRY(convert_view(&c->view, c->original, &r->rules));
+    CZ_TRY(convert_view(&c->view, c->original, &r->rules, c->averages));
     c->input = &c->view;
     return CZ_OK;
 }

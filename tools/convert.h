@@ -27,7 +27,7 @@ typedef struct conversion {
     convert_format format;
     int ranks;
     uint64_t max_file_bytes;
-    bool parameters_only, quiet;
+    bool parameters_only, averages, quiet;
     progress bar;
     cz__text made;  /* the path of what was made */
     uint64_t bytes; /* elements written */
@@ -48,10 +48,11 @@ uint64_t convert_state_bytes(const conversion *c, int64_t stored);
 
 /* ---- convert_view.c, convert_target.c ---- */
 
-/* `original` with the names and shapes that the rules make, as an input; closed with
- * cz__input_close(), before `original`. CZ_ERR_ARGUMENT: two tensors would have one name, shapes do
- * not fit, a rule fits nothing; CZ_ERR_MEMORY. */
-cz_status convert_view(cz__input *view, cz__input *original, convert_rules *rules);
+/* `original` with the names and shapes that the rules make, and with averages in the place of
+ * values if they are wanted, as an input; closed with cz__input_close(), before `original`.
+ * CZ_ERR_ARGUMENT: two tensors would have one name, shapes do not fit, a rule fits nothing, there
+ * are no averages; CZ_ERR_MEMORY. */
+cz_status convert_view(cz__input *view, cz__input *original, convert_rules *rules, bool averages);
 
 /* May what is there under that name be replaced, or added to? What a conversion that was killed
  * left there is no reason against it, and is said. CZ_ERR_ARGUMENT: not without --force, or

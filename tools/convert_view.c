@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* An input seen with other names and shapes: elements are read where they are, what is said of them
- * is made anew. */
+/* An input seen with other names and shapes, or with averages in the place of values: elements are
+ * read where they are, what is said of them is made anew. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "convert.h"
@@ -12,7 +13,8 @@
 /* Where a tensor's elements are: in one of the original, from a unit on. */
 typedef struct place {
     int64_t stored, begin;
-    char *name; /* owned: the new one */
+    char *name;    /* owned: the new one */
+    bool averaged; /* the average is its value */
 } place;
 
 /* A tensor that is made: at most, and what each costs, its name included, until it is written. */
@@ -27,11 +29,34 @@ typedef struct view {
 
 /* ---- read ---- */
 
+#define AVERAGE "average"
+
+/* Rounded to the type of the value, as it is evaluated. */
+static cz_status read_average(cz__input *input, int64_t stored, int64_t begin, int64_t end,
+                              char *to)
+{
+    enum { BLOCK = 4096 };
+    double block[BLOCK]; /* of any type */
+    const cz_dtype dtype = cz__type_in_memory(cz__index_dtype(&input->index, stored, NULL));
+    const cz_dtype wide = cz__type_in_memory(cz__index_dtype(&input->index, stored, AVERAGE));
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        const int64_t count = end - at < BLOCK ? end - at : BLOCK;
+        CZ_TRY(cz__input_read(input, stored, AVERAGE, at, at + count, block));
+        CZ_TRY(cz_device_cpu()->convert(NULL, dtype, to, wide, block, count));
+        to += (size_t)count * cz_dtype_size(dtype);
+    }
+    return CZ_OK;
+}
+
 static cz_status read_view(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                            int64_t end, void *to)
 {
     const view *v = input->files;
     const place *at = &v->places[stored];
+    if (at->averaged && !slot && to)
+        return read_average(v->original, at->stored, at->begin + begin, at->begin + end, to);
+    if (at->averaged && !slot)
+        slot = AVERAGE;
     return to ? cz__input_read(v->original, at->stored, slot, at->begin + begin, at->begin + end,
                                to)
               : cz__input_reach(v->original, at->stored, slot, at->begin + begin, at->begin + end);
@@ -61,6 +86,7 @@ typedef struct making {
     cz__input *input;
     convert_rules *rules;
     cz__text name, renamed;
+    bool averages;
     bool splits; /* a tensor is split */
     cz__budget pieces;
 } making;
@@ -68,6 +94,27 @@ typedef struct making {
 static cz_status no_memory(void)
 {
     return cz_fail(CZ_ERR_MEMORY, "convert: no memory for names and shapes");
+}
+
+/* In a type that the library computes with. */
+static bool has_average(const cz__index *index, int64_t stored)
+{
+    const cz_state_dict *entry;
+    return stored < index->param_count && index->entries &&
+           cz_state_dict_kind(index->entries, index->stored[stored].name) == CZ_STATE_DICT &&
+           cz_state_dict_get_dict(index->entries, index->stored[stored].name, &entry) == CZ_OK &&
+           cz_state_dict_kind(entry, AVERAGE) == CZ_STATE_TEXT &&
+           cz__is_floating(cz__type_in_memory(cz__index_dtype(index, stored, NULL)));
+}
+
+static cz_status check_averages(const making *m)
+{
+    for (int64_t i = 0; i < m->v->count; i++)
+        if (m->v->places[i].averaged)
+            return CZ_OK;
+    return m->averages ? cz_fail(CZ_ERR_ARGUMENT, "%s: --average, but it has no averages of values",
+                                 cz__show(m->v->original->path).text)
+                       : CZ_OK;
 }
 
 static cz_status append(making *m, int64_t stored, int64_t begin, const cz__stored *made)
@@ -84,7 +131,8 @@ static cz_status append(making *m, int64_t stored, int64_t begin, const cz__stor
     char *name = cz__strdup(made->name);
     if (!name)
         return no_memory();
-    v->places[v->count] = (place){stored, begin, name};
+    v->places[v->count] =
+        (place){stored, begin, name, m->averages && has_average(&v->original->index, stored)};
     all[v->count] = *made;
     all[v->count++].name = name;
     return CZ_OK;
@@ -391,6 +439,7 @@ static cz_status make(making *m)
     index->part_count = from->part_count;
     index->says_nothing_of_state = from->says_nothing_of_state;
     CZ_TRY(add_tensors(m));
+    CZ_TRY(check_averages(m));
     if (!m->splits)
         index->map = from->map; /* of the same parameters */
     CZ_TRY(make_optimizer(m));
@@ -406,10 +455,11 @@ static uint64_t bytes_of_values(const cz__index *index)
     return bytes;
 }
 
-cz_status convert_view(cz__input *input, cz__input *original, convert_rules *rules)
+cz_status convert_view(cz__input *input, cz__input *original, convert_rules *rules, bool averages)
 {
     CZ_TRY(cz__input_name(input, original->path));
-    making m = {.v = cz__calloc(1, sizeof *m.v), .input = input, .rules = rules};
+    making m = {
+        .v = cz__calloc(1, sizeof *m.v), .input = input, .rules = rules, .averages = averages};
     if (!m.v)
         return no_memory();
     m.v->original = original;

@@ -87,7 +87,8 @@ static void say_rule(const source *s)
     else if (!s->info.optimizer)
         printf("  optimizer   none was saved\n");
     else if (cz_state_dict_get_text(s->info.optimizer, "rule", &rule) == CZ_OK)
-        printf("  optimizer   %s\n", cz__show(rule).text);
+        printf("  optimizer   %s%s\n", cz__show(rule).text,
+               inspect_group_rules(s) ? ", and rules of parameter groups" : "");
 }
 
 static void say_head(const source *s, bool all)

@@ -24,6 +24,9 @@ cz_status inspect_json(source *s, const inspect_options *o);
 typedef cz_status (*inspect_file)(const char *path, int64_t bytes, void *context);
 cz_status inspect_files(const source *s, inspect_file visit, void *context);
 
+/* Have parameter groups rules of their own? */
+bool inspect_group_rules(const source *s);
+
 /* The least and the most steps that parameters have made; false: none has state. */
 bool inspect_steps(const source *s, int64_t *least, int64_t *most);
 

@@ -54,6 +54,31 @@ static void say_hypers(const cz_state_dict *group)
     printf("\n");
 }
 
+/* Of a group that has one of its own; NULL: it has the optimizer's. */
+static const char *rule_of(const cz_state_dict *group)
+{
+    const char *rule = NULL;
+    if (cz_state_dict_kind(group, "rule") == CZ_STATE_TEXT)
+        (void)cz_state_dict_get_text(group, "rule", &rule);
+    return rule;
+}
+
+bool inspect_group_rules(const source *s)
+{
+    bool any = false;
+    const cz_state_dict *groups, *group;
+    if (cz_state_dict_kind(s->info.optimizer, "param_groups") != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(s->info.optimizer, "param_groups", &groups) != CZ_OK)
+        return false;
+    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
+        const char *key = cz_state_dict_key(groups, g);
+        if (cz_state_dict_kind(groups, key) == CZ_STATE_DICT &&
+            cz_state_dict_get_dict(groups, key, &group) == CZ_OK)
+            any = any || rule_of(group);
+    }
+    return any;
+}
+
 static void say_groups(const source *s, bool all)
 {
     const cz_state_dict *groups, *group;
@@ -67,6 +92,8 @@ static void say_groups(const source *s, bool all)
             cz_state_dict_get_dict(groups, key, &group) != CZ_OK)
             continue;
         printf("  %s  ", cz__show(key).text);
+        if (rule_of(group))
+            printf("%s, ", cz__show(rule_of(group)).text);
         say_members(group, all);
         say_hypers(group);
     }

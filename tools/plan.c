@@ -27,6 +27,7 @@ enum {
     OPTION_ALL_REDUCE,
     OPTION_WIRE,
     OPTION_VIEWS,
+    OPTION_AVERAGE,
     OPTION_SVG,
     OPTION_FORCE,
     OPTION_PARTS,
@@ -149,6 +150,9 @@ static error_t parse_training(int key, char *text, const struct argp_state *stat
     case OPTION_VIEWS:
         o->views = 1;
         return 0;
+    case OPTION_AVERAGE:
+        o->average = 1;
+        return 0;
     case OPTION_WIRE:
         o->wire = find_word(state, "wire", text, wire_at, 2) ? CZ_BF16 : CZ_F16;
         return 0;
@@ -204,6 +208,7 @@ static const struct argp_option options[] = {
     {"rule", OPTION_RULE, "NAME", 0, "the update rule, such as adamw or sgd (adamw)", 1},
     {"set", OPTION_SET, "NAME=NUMBER", 0,
      "a hyper-parameter that state depends on, such as momentum=0.9 or amsgrad=1", 1},
+    {"average", OPTION_AVERAGE, NULL, 0, "moving averages of values, in the state", 1},
     {"unsharded", OPTION_UNSHARDED, NULL, 0,
      "every rank has all of the state: plain data parallelism, without a sharded optimizer", 1},
     {"parts", OPTION_PARTS, "K", 0,

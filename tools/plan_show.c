@@ -118,7 +118,7 @@ static void print_model(const plan_request *r)
 static void print_training(const plan_request *r)
 {
     const cz_plan_options *o = &r->options;
-    printf("%s, %s", o->rule->name,
+    printf("%s%s, %s", o->rule->name, o->average ? " with averages" : "",
            o->unsharded ? "all of the state on every rank" : "the state dealt out by ");
     if (!o->unsharded)
         printf("%s, overlap %s", plan_partition_word(o->partition), plan_overlap_word(o->overlap));

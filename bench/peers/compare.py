@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The same work by PyTorch and by czero, in turns: compare.py BUILD OUT [--quick] [PART…] with parts rules, zero, train.
+"""The same work by PyTorch and by czero, in turns: compare.py BUILD OUT [--quick] [PART…] with parts rules, muon, zero, train.
 scripts/bench-peers.sh calls it with mpirun's command in MPIRUN. Writes OUT/peers.json."""
 import json
 import os
@@ -35,6 +35,13 @@ def compare_rules(build, table, rounds):
             for peer in peers:
                 table.add(f"{rule}, {threads} thread{'s' * (threads > 1)}", ours.seconds, peer.seconds, peer.name, BYTES,
                           threads)
+
+
+def compare_muon(build, table, rounds):
+    print("\na step of Muon over the four matrices of a layer of GPT-2 124M; PyTorch multiplies in bf16")
+    ours, peer = Program("czero", [f"{build}/bench/bench_muon", "--paced"]), torch("PyTorch", "rules.py", "muon", 1)
+    take_turns([ours, peer], rounds)
+    table.add("muon, a layer, 1 thread", ours.seconds, peer.seconds, peer.name, 7077888 * 4, 1)
 
 
 def ours_of_zero(build, ranks, separate):
@@ -113,7 +120,7 @@ def compare_train(build, table, rounds):
               f"{tokens / statistics.median(peer.seconds):.0f}")
 
 
-PARTS = {"rules": compare_rules, "zero": compare_zero, "train": compare_train}
+PARTS = {"rules": compare_rules, "muon": compare_muon, "zero": compare_zero, "train": compare_train}
 
 
 def main():

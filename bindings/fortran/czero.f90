@@ -14,8 +14,9 @@ module czero
         cz_joinable, cz_join_begin, cz_join_end, cz_join_notify, cz_optim_joinable
     use czero_optim, only: CZ_ALL_GROUPS, CZ_MISSING_KEEP, CZ_MISSING_NONE, CZ_MISSING_REFUSE, &
         cz_hyper, cz_optim, cz_optim_add_hyper, cz_optim_create, cz_optim_destroy, &
-        cz_optim_get_hyper, cz_optim_get_info, cz_optim_load_state_dict, cz_optim_set_hyper, &
-        cz_optim_state_dict, cz_optim_step, cz_optim_zero_grad, cz_param_group, cz_step_result
+        cz_optim_evaluate, cz_optim_get_hyper, cz_optim_get_info, cz_optim_load_state_dict, &
+        cz_optim_set_hyper, cz_optim_state_dict, cz_optim_step, cz_optim_zero_grad, &
+        cz_param_group, cz_step_result
     use czero_parts
     use czero_plan
     use czero_random

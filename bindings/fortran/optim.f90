@@ -12,9 +12,11 @@ module czero_optim
     public :: cz_hyper, cz_param_group, cz_step_result, cz_optim, cz_optim_create, cz_optim_destroy
     public :: cz_optim_step, cz_optim_zero_grad, cz_optim_get_info, cz_optim_set_hyper
     public :: cz_optim_get_hyper, cz_optim_add_hyper, cz_optim_state_dict, cz_optim_load_state_dict
+    public :: cz_optim_evaluate
     ! For the modules beside this one:
     public :: find_rule, rule_in_words, hyper_list, make_hyper_list, c_param_group, group_list
     public :: make_group_list, step_options, make_step_options, step_result, take_step_result
+    public :: moving_average, make_average
 
     integer, parameter, public :: CZ_ALL_GROUPS = -1
     integer, parameter, public :: CZ_MISSING_NONE = 0, CZ_MISSING_KEEP = 1, CZ_MISSING_REFUSE = 2
@@ -33,13 +35,14 @@ module czero_optim
     end interface
 
     ! cz_param_group([0, 1], [cz_hyper('weight_decay', 0)]): parameters by their numbers, and what
-    ! differs from the optimizer's own list. `granule`: below which sharding does not cut them, a
-    ! number of elements or one of the two.
+    ! differs from the optimizer's own list; or from the defaults of a rule of its own, rule='sgd'.
+    ! `granule`: below which sharding does not cut them, a number of elements or one of the two.
     integer, parameter, public :: CZ_GRANULE_ROW = -1, CZ_GRANULE_WHOLE = -2
     type :: cz_param_group
         private
         integer(c_int64_t), allocatable :: params(:)
         type(cz_hyper), allocatable :: hypers(:)
+        character(:), allocatable :: rule
         integer(c_int64_t) :: granule = 0
     end type
     interface cz_param_group
@@ -69,7 +72,18 @@ module czero_optim
         type(c_ptr) :: hypers = c_null_ptr
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
+        type(c_ptr) :: rule = c_null_ptr
         integer(c_int64_t) :: granule = 0
+        type(c_ptr) :: average = c_null_ptr
+    end type
+
+    type, bind(C) :: moving_average
+        integer(c_size_t) :: size = 0
+        integer(c_int) :: kind = 0
+        integer(c_int32_t) :: warm_up = 0
+        real(c_double) :: decay = 0
+        integer(c_int64_t) :: start = 0
+        integer(c_int64_t) :: every = 0
     end type
 
     ! What C reads during a call; variables of these types have to be TARGETs.
@@ -84,7 +98,10 @@ module czero_optim
         type(c_param_group), allocatable :: entries(:)
         type(c_ptr) :: address = c_null_ptr
         integer(c_int64_t) :: count = 0
+        character(:), allocatable :: unknown ! a rule that there is not
     end type
+    ! In the place of such a rule: a table that the library refuses.
+    integer(c_int64_t), target, save :: no_rule(2) = 0
 
     type, bind(C) :: step_options
         integer(c_size_t) :: size = 0
@@ -118,6 +135,7 @@ module czero_optim
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
         integer(c_int64_t) :: seed = 0
+        type(c_ptr) :: average = c_null_ptr
         integer(c_int64_t) :: u8_from = 0
     end type
 
@@ -136,6 +154,11 @@ module czero_optim
     end type
 
     interface
+        integer(c_int) function c_optim_evaluate(optim, evaluated) bind(C, name='cz_optim_evaluate')
+            import
+            type(c_ptr), value :: optim
+            logical(c_bool), value :: evaluated
+        end function
         type(c_ptr) function c_rule_find(name) bind(C, name='cz_rule_find')
             import
             character(kind=c_char), intent(in) :: name(*)
@@ -230,13 +253,15 @@ contains
         hyper%value = merge(1, 0, value)
     end function
 
-    type(cz_param_group) function new_param_group(params, hypers, granule) result(group)
+    type(cz_param_group) function new_param_group(params, hypers, rule, granule) result(group)
         integer, intent(in) :: params(:)
         type(cz_hyper), intent(in), optional :: hypers(:)
+        character(*), intent(in), optional :: rule
         integer, intent(in), optional :: granule
         allocate (group%params(size(params)))
         group%params(:) = params
         if (present(hypers)) allocate (group%hypers, source=hypers)
+        if (present(rule)) group%rule = rule
         if (present(granule)) group%granule = granule
     end function
 
@@ -247,21 +272,28 @@ contains
 
     ! A rule that is not there is NULL in C, of which all ranks learn in a call that is collective.
     ! Here the sentence has its name, and those that there are.
-    integer(c_int) function rule_in_words(code, what, rule)
+    integer(c_int) function rule_in_words(code, what, rule, groups)
         integer(c_int), intent(in) :: code
-        character(*), intent(in) :: what, rule
-        character(:), allocatable :: names
+        character(*), intent(in) :: what
+        character(*), intent(in), optional :: rule
+        type(group_list), intent(in), optional :: groups
+        character(:), allocatable :: names, missing
         integer(c_int) :: i
         rule_in_words = code
-        if (code /= CZ_ERR_ARGUMENT) return
-        if (c_associated(find_rule(rule))) return
+        if (code == CZ_ERR_ARGUMENT .and. present(rule)) then
+            if (.not. c_associated(find_rule(rule))) missing = rule
+        end if
+        if (code == CZ_ERR_UNSUPPORTED .and. present(groups)) then
+            if (allocated(groups%unknown)) missing = groups%unknown
+        end if
+        if (.not. allocated(missing)) return
         names = to_fortran(c_rule_name(0_c_int))
         i = 1
         do while (c_associated(c_rule_name(i)))
             names = names//', '//to_fortran(c_rule_name(i))
             i = i + 1
         end do
-        rule_in_words = refuse(what//": there is no rule '"//trim(rule)//"'; there are "//names)
+        rule_in_words = refuse(what//": there is no rule '"//trim(missing)//"'; there are "//names)
     end function
 
     subroutine make_hyper_list(list, hypers)
@@ -297,6 +329,12 @@ contains
                 call make_hyper_list(list%hypers(i), list%copies(i)%hypers)
                 list%entries(i)%hypers = list%hypers(i)%address
             end if
+            if (allocated(list%copies(i)%rule)) then
+                list%entries(i)%rule = find_rule(list%copies(i)%rule)
+                if (c_associated(list%entries(i)%rule)) cycle
+                list%entries(i)%rule = c_loc(no_rule)
+                list%unknown = list%copies(i)%rule
+            end if
         end do
         list%count = size(groups)
         if (list%count > 0) list%address = c_loc(list%entries)
@@ -319,6 +357,18 @@ contains
             present(allow_no_gradients)) address = c_loc(options)
     end function
 
+    ! An exponential moving average; NULL where none is wanted.
+    type(c_ptr) function make_average(average, decay) result(address)
+        type(moving_average), target, intent(out) :: average
+        real(real64), intent(in), optional :: decay
+        address = c_null_ptr
+        if (.not. present(decay)) return
+        average%size = c_sizeof(average)
+        average%kind = 1 ! CZ_MOVING_AVERAGE_EMA
+        average%decay = decay
+        address = c_loc(average)
+    end function
+
     subroutine take_step_result(outcome, result)
         type(step_result), intent(in) :: outcome
         type(cz_step_result), intent(inout), optional :: result
@@ -327,17 +377,21 @@ contains
         result%skipped = outcome%skipped /= 0
     end subroutine
 
-    subroutine cz_optim_create(optim, model, rule, hypers, groups, threads, status, message)
+    ! `average_decay`: of an exponential moving average of values; see cz_optim_evaluate.
+    subroutine cz_optim_create(optim, model, rule, hypers, groups, threads, average_decay, &
+            status, message)
         type(cz_optim), intent(out) :: optim
         type(cz_model), intent(in) :: model
         character(*), intent(in) :: rule
         type(cz_hyper), intent(in), optional :: hypers(:)
         type(cz_param_group), intent(in), optional :: groups(:)
         integer, intent(in), optional :: threads
+        real(real64), intent(in), optional :: average_decay
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(hyper_list), target :: list
         type(group_list), target :: all_groups
+        type(moving_average), target :: average
         type(optim_options) :: options
         call make_hyper_list(list, hypers)
         call make_group_list(all_groups, groups)
@@ -345,8 +399,18 @@ contains
         options%groups = all_groups%address
         options%group_count = all_groups%count
         if (present(threads)) options%threads = threads
+        options%average = make_average(average, average_decay)
         call finish(rule_in_words(c_optim_create(optim%handle, model%handle, find_rule(rule), &
-            list%address, options), 'optim', rule), status, message)
+            list%address, options), 'optim', rule, all_groups), status, message)
+    end subroutine
+
+    ! What is evaluated in the place of what trains, and with .false. back.
+    subroutine cz_optim_evaluate(optim, evaluated, status, message)
+        type(cz_optim), intent(in) :: optim
+        logical, intent(in) :: evaluated
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        call finish(c_optim_evaluate(optim%handle, logical(evaluated, c_bool)), status, message)
     end subroutine
 
     subroutine cz_optim_destroy(optim)

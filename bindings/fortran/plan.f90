@@ -46,6 +46,10 @@ module czero_plan
         type(c_ptr) :: hypers = c_null_ptr
         integer(c_int32_t) :: in_process = 0
         integer(c_int32_t) :: parts = 0
+        integer(c_int32_t) :: average = 0
+        integer(c_int32_t) :: reserved = 0
+        type(c_ptr) :: groups = c_null_ptr
+        integer(c_int64_t) :: group_count = 0
         integer(c_int64_t) :: granule = 0
     end type
 
@@ -108,6 +112,7 @@ contains
 
     subroutine cz_plan_create(plan, shapes, world_size, rule, hypers, unsharded, partition, ddp, &
             overlap, all_reduce, bucket_bytes, first_bucket_bytes, segment_bytes, parts, granule, &
+            average, &
             status, message)
         type(cz_plan), intent(out) :: plan
         type(cz_shapes), intent(in) :: shapes
@@ -121,6 +126,7 @@ contains
         logical, intent(in), optional :: all_reduce
         integer, intent(in), optional :: bucket_bytes, first_bucket_bytes, segment_bytes, parts
         integer, intent(in), optional :: granule
+        logical, intent(in), optional :: average
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(hyper_list), target :: list
@@ -141,6 +147,7 @@ contains
         if (present(segment_bytes)) options%segment_bytes = segment_bytes
         if (present(parts)) options%parts = parts
         if (present(granule)) options%granule = granule
+        options%average = to_flag(average)
         if (c_associated(options%rule)) then
             code = c_create(plan%handle, shapes%handle, options)
         else ! which would be AdamW in C

@@ -7,11 +7,11 @@ module czero_support
     implicit none
     private
     public :: CZ_F32, CZ_F64, CZ_I32, CZ_I64, CZ_MAX_DIMENSIONS, cz_tensor, view, finish, &
-        refuse, to_c, to_fortran, to_flag, CZ_ERR_ARGUMENT
+        refuse, to_c, to_fortran, to_flag, CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED
     public :: text_list, make_text_list, make_view
 
     ! As in czero/status.h, and element types, as in czero/base.h.
-    integer(c_int), parameter :: CZ_ERR_ARGUMENT = 1
+    integer(c_int), parameter :: CZ_ERR_ARGUMENT = 1, CZ_ERR_UNSUPPORTED = 4
     integer(c_int), parameter :: CZ_F32 = 1, CZ_F64 = 2, CZ_I32 = 5, CZ_I64 = 6
 
     ! As in czero/tensor.h, which promises that it never changes.

@@ -18,7 +18,7 @@ module czero_zero
     public :: cz_zero_zero_grad, cz_zero_wait_param, cz_zero_broadcast_parameters
     public :: cz_zero_check_replicas, cz_zero_add_param_group, cz_zero_local_optim, cz_zero_get_info
     public :: cz_zero_consolidate_state_dict, cz_zero_state_dict, cz_zero_load_state_dict
-    public :: cz_zero_fingerprint, cz_zero_joinable, cz_zero_set_weight
+    public :: cz_zero_fingerprint, cz_zero_joinable, cz_zero_set_weight, cz_zero_evaluate
 
     integer, parameter, public :: CZ_PARTITION_ELEMENTS = 0, CZ_PARTITION_GREEDY = 1, &
         CZ_PARTITION_GIVEN = 2, CZ_PARTITION_BUCKETS = 3, CZ_PARTITION_BUCKET_PIECES = 4
@@ -51,6 +51,7 @@ module czero_zero
         integer(c_int) :: master = 0
         integer(c_int) :: state_dtype = 0
         integer(c_int64_t) :: seed = 0
+        type(c_ptr) :: average = c_null_ptr
         integer(c_int64_t) :: u8_from = 0
     end type
 
@@ -92,6 +93,11 @@ module czero_zero
             import
             type(c_ptr), value :: zero, options
             integer(c_int), value :: overlap
+        end function
+        integer(c_int) function c_evaluate(zero, evaluated) bind(C, name='cz_zero_evaluate')
+            import
+            type(c_ptr), value :: zero
+            logical(c_bool), value :: evaluated
         end function
         integer(c_int) function c_set_weight(zero, weight) bind(C, name='cz_zero_set_weight')
             import
@@ -163,9 +169,10 @@ module czero_zero
 contains
 
     ! A rule by its name, 'adamw', and its hyper-parameters: [cz_hyper('lr', 1d-3), ...]. `owners`:
-    ! a rank for each parameter, with CZ_PARTITION_GIVEN.
+    ! a rank for each parameter, with CZ_PARTITION_GIVEN. `average_decay`: of an exponential moving
+    ! average of values; see cz_zero_evaluate.
     subroutine cz_zero_create(zero, group, model, rule, hypers, groups, partition, owners, &
-            gradients, ddp, overlap, overlap_gather, parts, threads, status, message)
+            gradients, ddp, overlap, overlap_gather, parts, threads, average_decay, status, message)
         type(cz_zero), intent(out) :: zero
         type(cz_group), intent(in) :: group
         type(cz_model), intent(in) :: model
@@ -180,10 +187,12 @@ contains
         logical, intent(in), optional :: overlap_gather
         type(cz_parts), intent(in), optional :: parts
         integer, intent(in), optional :: threads
+        real(real64), intent(in), optional :: average_decay
         integer, intent(out), optional :: status
         character(*), intent(inout), optional :: message
         type(hyper_list), target :: list
         type(group_list), target :: all_groups
+        type(moving_average), target :: average
         type(zero_options) :: options
         call make_hyper_list(list, hypers)
         call make_group_list(all_groups, groups)
@@ -201,8 +210,9 @@ contains
         options%overlap_gather = to_flag(overlap_gather)
         if (present(threads)) options%threads = threads
         if (present(parts)) options%parts = parts%handle
+        options%average = make_average(average, average_decay)
         call finish(rule_in_words(c_create(zero%handle, group%handle, model%handle, &
-            find_rule(rule), list%address, options), 'zero', rule), status, message)
+            find_rule(rule), list%address, options), 'zero', rule, all_groups), status, message)
     end subroutine
 
     subroutine cz_zero_destroy(zero)
@@ -240,6 +250,15 @@ contains
         type(step_options), target :: options
         call finish(c_set_overlap(zero%handle, overlap, make_step_options(options, max_norm, &
             skip_nonfinite, norm, allow_no_gradients)), status, message)
+    end subroutine
+
+    ! What is evaluated in the place of what trains, on all ranks, and with .false. back.
+    subroutine cz_zero_evaluate(zero, evaluated, status, message)
+        type(cz_zero), intent(in) :: zero
+        logical, intent(in) :: evaluated
+        integer, intent(out), optional :: status
+        character(*), intent(inout), optional :: message
+        call finish(c_evaluate(zero%handle, logical(evaluated, c_bool)), status, message)
     end subroutine
 
     ! Of this rank's gradients in the mean that steps make, such as the samples of its batch.
@@ -290,7 +309,8 @@ contains
         character(*), intent(inout), optional :: message
         type(group_list), target :: list
         call make_group_list(list, [group])
-        call finish(c_add_param_group(zero%handle, list%address), status, message)
+        call finish(rule_in_words(c_add_param_group(zero%handle, list%address), 'zero', &
+            groups=list), status, message)
     end subroutine
 
     ! Where schedulers and the program set and read hyper-parameters, alike on every rank. It

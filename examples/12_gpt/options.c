@@ -49,7 +49,8 @@ enum {
     KEY_DTYPE,
     KEY_NO_MASTER,
     KEY_BITS,
-    KEY_LOSS_SCALE
+    KEY_LOSS_SCALE,
+    KEY_EMA
 };
 
 static const struct argp_option table[] = {
@@ -80,7 +81,9 @@ static const struct argp_option table[] = {
     {"batch", 'b', "N", 0, "Sequences in a step, over all ranks together [12]", 3},
     {"rule", KEY_RULE, "NAME", 0,
      "Update rule, by its name in the library; it takes those of the values below that it has, and "
-     "wants a learning rate of its own (docs/rules.md) [adamw]",
+     "wants a learning rate of its own (docs/rules.md); muon is for the matrices of blocks, at "
+     "AdamW's "
+     "rate, with AdamW for the rest [adamw]",
      3},
     {"lr", KEY_LR, "X", 0, "Learning rate after the warm-up [0.002]", 3},
     {"min-lr", KEY_MIN_LR, "X", 0, "Learning rate at the end of the cosine [0.0002]", 3},
@@ -96,6 +99,10 @@ static const struct argp_option table[] = {
     {"bits", KEY_BITS, "N", 0,
      "Of an element of the moments: 32; 16: bf16, rounded by chance; 8: codes and a scale for each "
      "block of 256, of tensors with 4096 elements and more (docs/precision.md) [32]",
+     3},
+    {"ema", KEY_EMA, "DECAY", 0,
+     "Keep moving averages of values with this decay, such as 0.999, less at first; they are "
+     "validated, and write the text",
      3},
     {"loss-scale", KEY_LOSS_SCALE, "X", 0,
      "Multiply the loss by X, and divide gradients by it in the step, so that small ones do not "
@@ -383,6 +390,11 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_BITS:
         o->state = moments(state, arg);
         break;
+    case KEY_EMA:
+        o->ema = argument_number(state, "ema", arg, 0);
+        if (o->ema > 1)
+            argp_error(state, "ema %s, allowed is at most 1", arg);
+        break;
     case KEY_LOSS_SCALE:
         o->loss_scale_adapts = strcmp(arg, "dynamic") == 0;
         o->loss_scale = o->loss_scale_adapts ? ((cz_loss_scale)CZ_LOSS_SCALE_INIT).scale
@@ -447,6 +459,8 @@ static error_t take(int key, char *arg, struct argp_state *state)
                               "on the number of ranks");
         if (o->loss_scale > 0 && o->hook_count)
             argp_error(state, "--loss-scale goes without --hook");
+        if (o->ema > 0 && o->hook_count)
+            argp_error(state, "--ema goes without --hook");
         if (o->compress_after < 0)
             o->compress_after = o->steps / 10;
         if (o->model.channels % o->model.heads)

@@ -29,6 +29,7 @@ typedef struct options {
     cz_dtype dtype;    /* of values and gradients */
     bool no_master;    /* 16-bit values without f32 copies, rounded by chance; and… */
     cz_dtype state;    /* …the type of moments */
+    double ema;        /* the decay of moving averages of values, which are validated; 0: none */
     double loss_scale; /* gradients are multiplied by it on their way to a step; 0: by nothing */
     bool loss_scale_adapts; /* it grows, and backs off where a gradient is not finite */
     bool unsharded;         /* all-reduce and a full optimizer on every rank, to compare with */

@@ -123,7 +123,7 @@ static cz_status train_step(trainer *t, double lr, double *loss)
     double local = 0;
     CZ_TRY(traffic_begin_step(&t->traffic, t->world));
     times_begin_step(&t->times);
-    CZ_TRY(trainer_set_learning_rate(t, lr));
+    CZ_TRY(trainer_set_rates(t, lr));
     CZ_TRY(t->parts ? run_parts(t) : run_pass(t, true, &count, &local));
     CZ_TRY(traffic_count(&t->traffic, t->world, CARGO_GRADIENTS));
     CZ_TRY(trainer_step(t));
@@ -192,7 +192,9 @@ static cz_status validate_now(trainer *t, int step)
     double held_out;
     if (t->report)
         report_pause(t->report, true);
+    CZ_TRY(trainer_evaluate(t, true));
     CZ_TRY(validate(t, t->options.val_windows, &held_out));
+    CZ_TRY(trainer_evaluate(t, false));
     if (t->report) {
         report_pause(t->report, false);
         report_validation(t->report, step, held_out);
@@ -268,7 +270,7 @@ static cz_status run_steps(trainer *t)
     return CZ_OK;
 }
 
-/* Two moments of each element, and a master. */
+/* Two moments of each element, a master and an average. */
 static int64_t state_bytes(const trainer *t)
 {
     const options *o = &t->options;
@@ -278,7 +280,8 @@ static int64_t state_bytes(const trainer *t)
     for (int p = 0; p < count && o->state == CZ_U8; p++)
         if (list[p].count >= 4096)
             moments += (list[p].count + 255) / 256 * 4 - 3 * list[p].count;
-    return 2 * moments + (o->dtype != CZ_F32 && !o->no_master ? 4 * t->elements : 0);
+    return 2 * moments + (o->dtype != CZ_F32 && !o->no_master ? 4 * t->elements : 0) +
+           (o->ema > 0 ? 4 * t->elements : 0);
 }
 
 /* Everyone's state bytes, and what the whole state would be. */
@@ -329,8 +332,9 @@ static cz_status conclude(trainer *t, double *val_loss)
     if (t->report)
         report_pause(t->report, true);
     CZ_TRY(come_together(t));
-    CZ_TRY(validate(t, o->final_windows, val_loss));
     CZ_TRY(resume_wait(t));
+    CZ_TRY(trainer_evaluate(t, true)); /* to the end */
+    CZ_TRY(validate(t, o->final_windows, val_loss));
     if (t->report) {
         report_pause(t->report, false);
         report_validation(t->report, o->steps, *val_loss);

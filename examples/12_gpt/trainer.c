@@ -176,58 +176,84 @@ static void choose_hypers(const cz_rule *rule, const cz_hyper *all, cz_hyper *ch
     *chosen = (cz_hyper){NULL, 0};
 }
 
-/* Two parameter groups: matrices decay, biases and norms do not. */
+/* Parameter groups: matrices decay, biases and norms do not. A rule that takes whole matrices
+ * (muon) has those of the blocks, as a third group, and AdamW the embeddings and all else: at one
+ * rate, which adjust_lr_fn 1 is for. */
 static cz_status create_optimizer(trainer *t)
 {
+    enum { MATRICES, OTHERS, OF_BLOCKS, GROUPS };
     const options *o = &t->options;
+    const cz_rule *whole = o->rule->update_tensor ? o->rule : NULL;
+    const cz_rule *rule = whole ? cz_rule_adamw() : o->rule;
     const cz_hyper all[] = {
         {"lr", o->lr}, {"beta1", o->beta1}, {"beta2", o->beta2}, {"weight_decay", 0}, {NULL, 0}};
     const cz_hyper of_matrices[] = {{"weight_decay", o->weight_decay}, {NULL, 0}};
-    cz_hyper hypers[5], decay[2];
+    const cz_hyper of_blocks[] = {
+        {"lr", o->lr}, {"weight_decay", o->weight_decay}, {"adjust_lr_fn", 1}, {NULL, 0}};
+    cz_hyper hypers[5], decay[2], block_hypers[4];
     int count;
     const gpt_parameter *list = gpt_parameters(t->gpt, &count);
-    int64_t *params = calloc(2 * (size_t)count, sizeof *params), matrices = 0, others = 0;
+    int64_t *params = calloc(GROUPS * (size_t)count, sizeof *params);
+    cz_param_group groups[GROUPS];
     if (!params)
         return cz_fail(CZ_ERR_MEMORY, "no memory for parameter groups");
-    choose_hypers(o->rule, all, hypers);
-    choose_hypers(o->rule, of_matrices, decay);
-    for (int p = 0; p < count; p++)
-        *(list[p].dims == 2 ? &params[matrices++] : &params[count + others++]) = p;
-    const cz_master master = o->no_master ? CZ_MASTER_NONE : CZ_MASTER_COPY;
-    const cz_dtype state = o->state;
-    const cz_param_group groups[] = {
-        {.size = sizeof(cz_param_group),
-         .params = params,
-         .param_count = matrices,
-         .hypers = decay,
-         .master = master,
-         .state_dtype = state},
-        {.params = params + count, .param_count = others, .master = master, .state_dtype = state}};
+    choose_hypers(rule, all, hypers);
+    choose_hypers(rule, of_matrices, decay);
+    choose_hypers(o->rule, of_blocks, block_hypers);
+    for (int g = 0; g < GROUPS; g++) {
+        groups[g] = (cz_param_group)CZ_PARAM_GROUP_INIT;
+        groups[g].params = params + g * count;
+        groups[g].master = o->no_master ? CZ_MASTER_NONE : CZ_MASTER_COPY;
+        groups[g].state_dtype = o->state;
+    }
+    groups[MATRICES].hypers = decay;
+    groups[OF_BLOCKS].hypers = block_hypers;
+    groups[OF_BLOCKS].rule = whole;
+    for (int p = 0; p < count; p++) {
+        const bool in_block = strncmp(list[p].name, "h.", 2) == 0;
+        const int matrices = whole && in_block ? OF_BLOCKS : MATRICES;
+        const int g = list[p].dims == 2 ? matrices : OTHERS;
+        params[g * count + groups[g].param_count++] = p;
+    }
+    const cz_moving_average average = {
+        .size = sizeof average, .kind = CZ_MOVING_AVERAGE_EMA, .warm_up = 1, .decay = o->ema};
     cz_status status;
     if (o->unsharded) {
         cz_optim_options local = CZ_OPTIM_OPTIONS_INIT;
         local.groups = groups;
-        local.group_count = 2;
-        status = cz_optim_create(&t->optim, t->model, o->rule, hypers, &local);
+        local.group_count = whole ? GROUPS : OF_BLOCKS;
+        local.average = o->ema > 0 ? &average : NULL;
+        status = cz_optim_create(&t->optim, t->model, rule, hypers, &local);
     } else {
         cz_zero_options sharded = CZ_ZERO_OPTIONS_INIT;
         sharded.groups = groups;
-        sharded.group_count = 2;
+        sharded.group_count = whole ? GROUPS : OF_BLOCKS;
+        sharded.average = o->ema > 0 ? &average : NULL;
         sharded.partition = o->partition;
         sharded.ddp = t->ddp;
         sharded.parts = t->parts;
         if (!o->hook) /* steps are made inside passes; with norms of parameters, at their ends */
-            sharded.overlap = o->rule->sum_count > 0 ? CZ_OVERLAP_STEP : CZ_OVERLAP_INTERLEAVED;
-        status = cz_zero_create(&t->zero, t->world, t->model, o->rule, hypers, &sharded);
+            sharded.overlap = rule->sum_count > 0 ? CZ_OVERLAP_STEP : CZ_OVERLAP_INTERLEAVED;
+        status = cz_zero_create(&t->zero, t->world, t->model, rule, hypers, &sharded);
     }
     free(params);
     return status;
 }
 
-cz_status trainer_set_learning_rate(trainer *t, double lr)
+cz_status trainer_set_rates(trainer *t, double lr)
 {
-    return t->zero ? cz_optim_set_hyper(cz_zero_local_optim(t->zero), CZ_ALL_GROUPS, "lr", lr)
-                   : cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr);
+    cz_optim *optim = t->zero ? cz_zero_local_optim(t->zero) : t->optim;
+    CZ_TRY(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", lr));
+    return t->options.ema > 0
+               ? cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "average_decay", t->options.ema)
+               : CZ_OK;
+}
+
+cz_status trainer_evaluate(trainer *t, bool evaluated)
+{
+    if (t->options.ema == 0 && !t->options.rule->evaluated)
+        return CZ_OK;
+    return t->zero ? cz_zero_evaluate(t->zero, evaluated) : cz_optim_evaluate(t->optim, evaluated);
 }
 
 static cz_step_options step_options(trainer *t)

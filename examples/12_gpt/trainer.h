@@ -53,7 +53,9 @@ void trainer_clear(trainer *t);
 cz_status trainer_take_values(trainer *t);
 cz_status trainer_give_gradient(const trainer *t, int parameter);
 
-cz_status trainer_set_learning_rate(trainer *t, double lr);
+cz_status trainer_set_rates(trainer *t, double lr);
+/* What is validated in the place of what trains, and back. Collective. */
+cz_status trainer_evaluate(trainer *t, bool evaluated);
 cz_status trainer_step(trainer *t);
 
 /* With --parts: each counts for as many sequences as the sampler gives it in a batch, the first

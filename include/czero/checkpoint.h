@@ -10,8 +10,10 @@
  *      cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
  *      options.zero = zero;
  *      CZ_TRY(cz_checkpoint_create(&checkpoint, group, "checkpoints", &options));
- *      CZ_TRY(cz_checkpoint_load(checkpoint, &missing_ok, &result));
- *      … CZ_TRY(cz_checkpoint_save(checkpoint, &save));
+ *      cz_load_options load = CZ_LOAD_OPTIONS_INIT;
+ *      load.missing_ok = 1;                              // the first run finds nothing
+ *      CZ_TRY(cz_checkpoint_load(checkpoint, &load, &result));
+ *      … save.step = step; CZ_TRY(cz_checkpoint_save(checkpoint, &save));
  */
 #ifndef CZERO_CHECKPOINT_H
 #define CZERO_CHECKPOINT_H
@@ -52,8 +54,8 @@ CZ_INIT_FUNCTION(cz_checkpoint_options, CZ_CHECKPOINT_OPTIONS_INIT)
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
  *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may
  *                 give different names: each machine its own disk.
- *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer or
- *          parts over another one or with another group, both optimizers, keep below 0),
+ *  @return CZ_OK. CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer or parts over
+ *          another model or group, both optimizers, keep below 0),
  *          CZ_ERR_UNSUPPORTED (sparse tensors; a library without checkpoints), CZ_ERR_MISMATCH
  *          (ranks differ in what is compared), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
@@ -88,7 +90,7 @@ CZ_INIT_FUNCTION(cz_save_options, CZ_SAVE_OPTIONS_INIT)
  *  optimizer, values of parameters and the optimizer's state. Otherwise those of a parameter come
  *  from its owner; and all buffers come from rank 0, so that running means and variances belong
  *  together whatever other ranks hold (cz_model_check_replicas() tells whether they hold the same).
- *  Never compared is `own`, which may be anything, or missing, on each rank. Older generations are
+ *  `own` is never compared: on each rank it may be anything, or missing. Older generations are
  *  removed only after the new one was found whole: index and parts are read again, and are of one
  *  save with all that the index says (elements are not read again; cz_checkpoint_load() and `czero
  *  verify` read them).

@@ -440,6 +440,7 @@ CZERO_FRESH(cz_load_result)
 CZERO_FRESH(cz_mixed_precision)
 CZERO_FRESH(cz_model_info)
 CZERO_FRESH(cz_model_param)
+CZERO_FRESH(cz_moving_average)
 CZERO_FRESH(cz_operation_options)
 CZERO_FRESH(cz_optim_info)
 CZERO_FRESH(cz_optim_load_options)
@@ -501,12 +502,14 @@ class hypers
     std::vector<cz_hyper> list_;
 };
 
-/** A parameter group: {{0, 1, 2}, {{"lr", 1e-4}}}. */
+/** A parameter group: {{0, 1, 2}, {{"lr", 1e-4}}}; with a rule of its own:
+ *  {{3}, {{"lr", 0.1}}, cz_rule_sgd()}. */
 class param_group
 {
   public:
-    explicit param_group(std::vector<std::int64_t> params, hypers values = {})
-        : params_(std::move(params)), hypers_(std::move(values))
+    explicit param_group(std::vector<std::int64_t> params, hypers values = {},
+                         const cz_rule *rule = nullptr)
+        : params_(std::move(params)), hypers_(std::move(values)), rule_(rule)
     {
     }
     operator cz_param_group() const
@@ -515,12 +518,14 @@ class param_group
         group.params = params_.data();
         group.param_count = static_cast<std::int64_t>(params_.size());
         group.hypers = hypers_;
+        group.rule = rule_;
         return group;
     }
 
   private:
     std::vector<std::int64_t> params_;
     hypers hypers_;
+    const cz_rule *rule_;
 };
 
 /** Several, for options: param_groups groups({…, …}); options.groups = groups.data();
@@ -1593,6 +1598,8 @@ class optim : public detail::handle<cz_optim, cz_optim_destroy>
     {
         return detail::step_of(cz_optim_step, get(), &options, closure);
     }
+    /** What is evaluated in the place of what trains, or with false the other way. */
+    void evaluate(bool evaluated) { check(cz_optim_evaluate(get(), evaluated)); }
     void zero_grad(bool to_none = false) { check(cz_optim_zero_grad(get(), to_none)); }
     cz_optim_info get_info() const
     {
@@ -1665,10 +1672,11 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
   public:
     using released_function = std::function<void(std::int64_t param, void *gradient)>;
 
-    explicit in_backward(span<cz_optim *const> optims, released_function released = {})
+    /** @param options  all but `released` and its context */
+    explicit in_backward(span<cz_optim *const> optims, released_function released = {},
+                         cz_in_backward_options options = fresh<cz_in_backward_options>())
         : own_(std::make_unique<context>())
     {
-        cz_in_backward_options options = fresh<cz_in_backward_options>();
         own_->released = std::move(released);
         if (own_->released) {
             options.context = own_.get();
@@ -1699,6 +1707,10 @@ class in_backward : public detail::handle<cz_in_backward, cz_in_backward_destroy
     void mark_ready(std::int64_t param, void *gradient = nullptr)
     {
         detail::check_step(cz_in_backward_mark_ready(get(), param, gradient));
+    }
+    cz_step_result end(const cz_step_options &options = fresh<cz_step_options>())
+    {
+        return detail::step_of(cz_in_backward_end, get(), &options);
     }
 
   private:
@@ -1991,6 +2003,8 @@ class zero : public detail::handle<cz_zero, cz_zero_destroy>
     }
     void set_weight(double weight) { check(cz_zero_set_weight(get(), weight)); }
     void wait_param(std::int64_t param) { check(cz_zero_wait_param(get(), param)); }
+    /** What is evaluated in the place of what trains, or with false the other way. */
+    void evaluate(bool evaluated) { check(cz_zero_evaluate(get(), evaluated)); }
     void zero_grad(bool to_none = false) { check(cz_zero_zero_grad(get(), to_none)); }
     void add_param_group(const param_group &group)
     {

@@ -29,8 +29,8 @@ typedef struct cz_ddp_options {
     size_t bucket_bytes;       /**< a bucket is full when its gradients have that many; 0: 25 MiB */
     size_t first_bucket_bytes; /**< smaller, so that the first reduction starts early; 0: 1 MiB */
     int32_t find_unused; /**< 1: parameters may stay unmarked in a pass; 0: that is an error */
-    /** 1: buckets stay in the fixed layout; 0: they are made anew once, by the order in which
-     *  gradients arrived on rank 0 in the first pass */
+    /** 1: buckets stay in the fixed layout (shard.h); 0: they are made anew once, by the order in
+     *  which gradients arrived on rank 0 in the first pass */
     int32_t keep_buckets;
     int32_t keep_values;  /**< 1: parameters and buffers are not made those of rank 0 at creation */
     int32_t keep_buffers; /**< 1: nor are buffers in cz_ddp_begin() */
@@ -68,8 +68,8 @@ CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
 /** Local: waits for no other rank; accepts NULL and *NULL; also in the middle of a pass (gradients
  *  are then undefined), and after cz_model_destroy(). Marks of passes that did not synchronise, for
  *  which no pass came that did, are lost, which a warning says: where the model goes on in another
- *  one, mark them there in a pass that does not synchronise. Of a sharded optimizer that is made on
- *  it what needs passes fails from now on (CZ_ERR_STATE). */
+ *  one, mark them there in a pass that does not synchronise. A sharded optimizer that was made on
+ *  it has no passes any more: what needs them fails (CZ_ERR_STATE). */
 CZ_API void cz_ddp_destroy(cz_ddp **ddp);
 
 /** What this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is
@@ -92,16 +92,16 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *               (PyTorch's no_sync). What is marked in it takes part in the next pass that
  *               synchronises, even if that does not use it and marks it no more (in a static graph
  *               it has to). Alike on every rank.
- *               With option parts: true for this rank's last part of a step, and for no other;
- *               gradients are then those of one part alone in every pass, and every
- *               part is marked as a pass is that synchronises.
+ *               With option parts: true for this rank's last part of a step, and for no other. In
+ *               every pass gradients are then those of one part alone, and are all marked, as in a
+ *               pass that synchronises.
  *  Collective if `sync`.
  *  @return CZ_OK. CZ_ERR_STATE: a pass has begun; with option parts, `sync` is not as it has to be.
- *          Seen by all ranks: CZ_ERR_MISMATCH (ranks differ
- *          in which parameters are frozen, in their hook, in whether they have a weight; with an
- *          overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the sum of
- *          weights is not finite, a gradient that has moved shares memory with something),
- *          CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap).
+ *          Seen by all ranks: CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in
+ *          their hook, in whether they have a weight; with an overlapped optimizer in what
+ *          cz_zero_step() compares), CZ_ERR_ARGUMENT (the sum of weights is not finite, a gradient
+ *          that has moved shares memory with something), CZ_ERR_MEMORY, the status of the rule's
+ *          begin_step() (overlap).
  *          With CZ_OVERLAP_STEP a pass of few elements may begin on this rank before all have
  *          agreed: what is seen by all ranks is then seen in cz_ddp_finish(), and nothing has
  *          changed. A collective of the program's own in between ends with CZ_ERR_TIMEOUT where one
@@ -121,8 +121,8 @@ CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
  *          fails on every rank, in cz_ddp_finish(). */
 CZ_API cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param);
 
-/** A parameter's gradient is complete at the n-th mark of a pass: tied weights, recomputation.
- *  Local; between passes.
+/** A parameter's gradient is complete when it was marked so often in a pass: tied weights,
+ *  recomputation. Without this call: once. Local; between passes.
  *  @return CZ_ERR_ARGUMENT: NULL, no such parameter, uses < 1; CZ_ERR_STATE: a pass has begun. */
 CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
 
@@ -168,10 +168,10 @@ CZ_API cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes);
 CZ_API cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out);
 
 /** Unsharded optimizers inside passes, from the next one on: as soon as a bucket is reduced every
- *  rank updates its parameters (option `released` is then called on a thread of the library, or one
- *  that waits in it; where gradients are must not change within a pass). Passes that do not
- *  synchronise make no step. If a pass fails, what came before the failure is updated, on every
- *  rank alike. Values are not made equal: they are from creation on. Sharded ones:
+ *  rank updates its parameters (option `released` of in_backward.h is then called on a thread of
+ *  the library, or one that waits in it; where gradients are must not change within a pass). Passes
+ *  that do not synchronise make no step. If a pass fails, what came before the failure is updated,
+ *  on every rank alike. Values are not made equal: they are from creation on. Sharded ones:
  *  CZ_OVERLAP_INTERLEAVED.
  *
  *  Local; between passes; on all ranks alike, which cz_ddp_begin() compares with rules, groups and
@@ -180,7 +180,7 @@ CZ_API cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out);
  *                 program neither begins its steps nor marks.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: `ddp` is NULL, another model. CZ_ERR_STATE: a pass has begun;
  *          there is an optimizer; another ddp has these. CZ_ERR_UNSUPPORTED: a hook that reduces
- *          slices. */
+ *          slices, optimizers whose steps have an end (cz_in_backward_end()). */
 CZ_API cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward);
 
 /* ---- hooks ---- */
@@ -203,8 +203,8 @@ typedef struct cz_hook {
      *  the order in which they start, alike on all ranks, on a thread of the library or one that
      *  waits in it. It reads and writes the buffer and may start operations on the group of
      *  cz_bucket_info: those, their continuations and what these start in turn are the bucket's
-     *  work, and when all has ended the buffer is the result. In a hook and in continuations works
-     *  may be asked for (CZ_START) to continue them, and are let go of there. It must not wait.
+     *  work, and when all has ended the buffer is the result. It must not wait: it asks for a work
+     *  (CZ_START), gives it a continuation, and destroys the handle at once.
      *  CZ_OK, or a failure that all ranks then see in cz_ddp_finish(); the next pass may begin. */
     cz_status (*run)(void *state, cz_bucket *bucket);
     void *state; /**< borrowed */

@@ -41,6 +41,25 @@ typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, co
                                void *const *slots, const double *coefficients, unsigned flags,
                                cz_sum *sums);
 
+/** A product of dense matrices, row by row in memory: c = alpha a b + beta addend. */
+typedef struct cz_matmul {
+    /** of this struct in the library: a later field is there if it is as large */
+    size_t size;
+    int64_t rows, columns, inner; /**< c is rows x columns, a rows x inner, b inner x columns */
+    bool transposed_a;            /**< a is in memory as inner x rows */
+    bool transposed_b;            /**< b is in memory as columns x inner */
+    /** c is symmetric but for rounding, as of a matrix and its transpose, or of two symmetric ones
+     *  that commute; so is the addend. What is above the diagonal is computed, and is below it. */
+    bool symmetric;
+    double alpha, beta; /**< rounded to the type */
+    const void *a, *b;
+    const void *addend; /**< of c's shape, may be c; NULL: none */
+    void *c;            /**< overlaps with nothing else */
+    void *scratch;      /**< CZ_MATMUL_SCRATCH bytes of the device, aligned to 64 */
+} cz_matmul;
+
+#define CZ_MATMUL_SCRATCH ((size_t)1 << 20)
+
 /** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are
  *  in use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
@@ -110,6 +129,15 @@ typedef struct cz_device {
     /** Optional: the first pass of a built-in update rule with partial sums for these types, NULL
      *  if there is none. */
     cz_sums_kernel (*find_sums)(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
+    /** Optional; rules that multiply matrices (muon) work where it is there. The same bits for the
+     *  same arguments, whichever thread calls, others too at once. CZ_ERR_UNSUPPORTED: a type other
+     *  than f32 and f64. */
+    cz_status (*matmul)(void *queue, cz_dtype dtype, const cz_matmul *product);
+    /** Optional; optimizers keep moving averages of values where it is there. averages[i] +=
+     *  weight * (values[i] - averages[i]), `weight` rounded to the type, and each operation. No
+     *  overlap. CZ_ERR_UNSUPPORTED: another type than f32 and f64. */
+    cz_status (*average)(void *queue, cz_dtype dtype, double weight, int64_t count,
+                         const void *values, void *averages);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

@@ -22,11 +22,11 @@ CZ_BEGIN_DECLS
  *  program has changed a value since the last step (or a load, an average has), the master follows:
  *  the update starts from what was written.
  *
- *  Memory can be had back for noise (cz_param_group, cz_optim_options): CZ_MASTER_NONE, and moments
- *  in bf16. Then f32 results are rounded by chance, to one of the two 16-bit values beside them, so
- *  that the mean is right and small changes add up. Chance is a pure function of the option `seed`,
- *  the name of the parameter, its step count, the slot and the element: no cut, number of ranks or
- *  of threads, and no processor changes a bit.
+ *  Memory can be saved at the price of noise (cz_param_group, cz_optim_options): CZ_MASTER_NONE,
+ *  and moments in bf16. Then f32 results are rounded by chance, to one of the two 16-bit values
+ *  beside them, so that the mean is right and small changes add up. Chance is a pure function of
+ *  the option `seed`, the name of the parameter, its step count, the slot and the element: no cut,
+ *  number of ranks or of threads, and no processor changes a bit.
  *
  *  CZ_U8 keeps moments of Adam, AdamW and Lion and the momentum of SGD in 8 bits: a code for each
  *  element, and an f32 scale for each block of 256 elements of the parameter, from its first on. A
@@ -47,6 +47,42 @@ typedef enum cz_master {
     CZ_MASTER_NONE = 2     /**< nothing: the value is rounded by chance */
 } cz_master;
 
+/** @section average  Moving averages of values
+ *  An optimizer can keep an average of each value over its updates: PyTorch's AveragedModel, made
+ *  in the pass of the update while the new values are in a cache, and sharded as the state. It is
+ *  an element slot, "average", in f32 (f64 of f64 values), with the scalar "n_averaged", how many
+ *  values are in it: in dictionaries, checkpoints and fingerprints as the rule's. The first value
+ *  is copied; then average += weight * (value - average), where weight is 1 - decay, or for the
+ *  plain mean 1 / (n_averaged + 1). Of a 16-bit value with a master it is the average of that.
+ *
+ *  What is not updated is not averaged: steps that are skipped, parameters without a gradient. A
+ *  parameter that has no average stands for itself. When one is frozen, its average goes with the
+ *  next step, so that it does, too.
+ *
+ *  cz_optim_evaluate() and cz_zero_evaluate() bring averages into the place of the values, and
+ *  back. */
+
+typedef enum cz_moving_average_kind {
+    CZ_MOVING_AVERAGE_NONE = 0,
+    CZ_MOVING_AVERAGE_EMA = 1, /**< exponential */
+    CZ_MOVING_AVERAGE_MEAN = 2 /**< of all values with one weight: stochastic weight averaging */
+} cz_moving_average_kind;
+
+/** Of which values, and how. @see Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov
+ *  et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018. */
+typedef struct cz_moving_average {
+    size_t size; /**< set by CZ_MOVING_AVERAGE_INIT: an EMA with PyTorch's decay */
+    cz_moving_average_kind kind;
+    int32_t warm_up; /**< 1: an EMA's decay is at most (1 + n) / (10 + n), n being n_averaged */
+    /** Of an EMA, 0 to 1, with which groups begin: their hyper-parameter "average_decay", which can
+     *  be set and is saved as the rule's. */
+    double decay;
+    int64_t start; /**< so many updates of a parameter are not averaged */
+    int64_t every; /**< then every so many-th is, from start + every on; 0 is 1 */
+} cz_moving_average;
+#define CZ_MOVING_AVERAGE_INIT {sizeof(cz_moving_average), CZ_MOVING_AVERAGE_EMA, 0, 0.999, 0, 1}
+CZ_INIT_FUNCTION(cz_moving_average, CZ_MOVING_AVERAGE_INIT)
+
 /** Parameters that share hyper-parameters. */
 typedef struct cz_param_group {
     size_t size;           /**< set by CZ_PARAM_GROUP_INIT; the size of the
@@ -58,37 +94,40 @@ typedef struct cz_param_group {
     /** Of element slots, masters apart: CZ_F32, or, where values are not f64, CZ_BF16 or CZ_U8: see
      *  above. 0: what the optimizer's option says. */
     cz_dtype state_dtype;
+    /** How these are updated; borrowed as the optimizer's own, which NULL stands for. With another
+     *  one `hypers` is what differs from the defaults of that rule: values that the optimizer was
+     *  given are for its own. docs/rules.md has what goes together. */
+    const cz_rule *rule;
     /** Where sharded, below which its parameters are not cut, as in cz_rule: the rule's granule and
      *  this are both kept, by their least common multiple. 0: the rule's alone. */
     int64_t granule;
+    /** Of values; NULL: what the optimizer's option says. Copied. */
+    const cz_moving_average *average;
 } cz_param_group;
 
 #define CZ_PARAM_GROUP_INIT                                                                        \
     {                                                                                              \
-        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0                   \
+        sizeof(cz_param_group), NULL, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, NULL, 0, NULL       \
     }
 CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)
 
 /** A factor by which the program multiplies its loss, and so each gradient, so that small ones do
- *  not vanish in 16 bits; a step divides by it. A variable of the program's, who keeps it with what
- *  else it saves: begun by CZ_LOSS_SCALE_INIT with the numbers of PyTorch's GradScaler, changed by
- *  steps as by that, alike on all ranks. */
+ *  not vanish in 16 bits; a step divides by it. It is a variable of the program, which saves it
+ *  with the rest of its state. CZ_LOSS_SCALE_INIT has the numbers of PyTorch's GradScaler, as which
+ *  steps change it, alike on all ranks. */
 typedef struct cz_loss_scale {
-    size_t size;    /**< set by CZ_LOSS_SCALE_INIT */
-    double scale;   /**< above 0 */
-    double growth;  /**< after `interval` steps in a row with finite gradients `scale` becomes its
+    size_t size;      /**< set by CZ_LOSS_SCALE_INIT */
+    double scale;     /**< above 0 */
+    double growth;    /**< after `interval` steps in a row with finite gradients `scale` becomes its
                         product with this, unless that is infinite in f32; at least 1 */
-    double backoff; /**< with others `scale` becomes its product with this, and the step is skipped;
-                         above 0, at most 1 */
-    int64_t interval;   /**< 0: `scale` stays, and only skip_nonfinite skips a step */
+    double backoff;   /**< where a gradient is not finite `scale` becomes its product with this, and
+                         the step is skipped; above 0, at most 1 */
+    int64_t interval; /**< 0: `scale` stays, and only skip_nonfinite skips a step */
     int64_t good_steps; /**< in a row, up to now */
 } cz_loss_scale;
-#define CZ_LOSS_SCALE_INIT                                                                         \
-    {                                                                                              \
-        sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0                                              \
-    }
+#define CZ_LOSS_SCALE_INIT {sizeof(cz_loss_scale), 65536, 2, 0.5, 2000, 0}
 CZ_INIT_FUNCTION(cz_loss_scale, CZ_LOSS_SCALE_INIT)
 
 /** What is computed by a step beyond the update. NULL: nothing. */
@@ -120,9 +159,9 @@ typedef struct cz_step_options {
      *  data-parallel model is told of by marks, and does nothing where there were none. */
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
-    /** NULL, or what gradients are divided by before they are clipped: as that does, in their
-     *  memory or, of 16 bits, on their way into the update. The norm is of what they are then.
-     *  Changed by the step. */
+    /** NULL, or what gradients are divided by before they are clipped, where clipping multiplies
+     *  them: in their memory, or 16-bit ones on their way into the update. The norm is of the
+     *  quotients. The step changes it. */
     cz_loss_scale *loss_scale;
 } cz_step_options;
 #define CZ_STEP_OPTIONS_INIT                                                                       \
@@ -141,10 +180,7 @@ typedef struct cz_step_result {
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
-    }
+#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_step_result, CZ_STEP_RESULT_INIT)
 
 /** An unsharded optimizer over a model. */
@@ -165,16 +201,17 @@ typedef struct cz_optim_options {
      *  calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers
      *  before dlclose(). */
     int32_t threads;
-    int32_t reserved;     /**< 0 */
-    cz_master master;     /**< of groups that say nothing else */
-    cz_dtype state_dtype; /**< the same; 0: f32 (f64 where values are) */
-    uint64_t seed;        /**< of rounding by chance */
+    int32_t reserved;                 /**< 0 */
+    cz_master master;                 /**< of groups that say nothing else */
+    cz_dtype state_dtype;             /**< the same; 0: f32 (f64 where values are) */
+    uint64_t seed;                    /**< of rounding by chance */
+    const cz_moving_average *average; /**< of groups that say nothing else; NULL: none. Copied. */
     /** Of CZ_U8: parameters of fewer elements have their state in f32. 0: 4096 */
     int64_t u8_from;
 } cz_optim_options;
 #define CZ_OPTIM_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, 0              \
+        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, NULL, 0        \
     }
 CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
 
@@ -182,7 +219,8 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *
  *  Local. One call at a time per handle.
  *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on
- *  @param hypers  values for all groups, by name; NULL: the rule's defaults
+ *  @param rule    of groups that have none of their own
+ *  @param hypers  values for all groups of that rule, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included; for f32 parameters and kernels of the library also what is
@@ -194,7 +232,9 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          That gradients share none with each other is checked by steps: inside the backward pass
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
  *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
- *          cannot, a rule table of another CZ_RULE_ABI.
+ *          cannot, or that updates whole tensors as they are beside one with kernels, an average on
+ *          a device that cannot or with a rule that has a slot of that name, a rule table of another
+ *          CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -204,10 +244,11 @@ CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule 
 CZ_API void cz_optim_destroy(cz_optim **optim);
 
 /** Append a parameter group of parameters that are in none yet; what it does not say it has from
- *  the values given at creation. Local.
+ *  the values given at creation, or with a rule of its own from that rule's defaults. Local.
  *  @param group  copied
- *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation; CZ_ERR_STATE: it is part
- *          of a sharded optimizer; CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation, and an average where no
+ *          group had one then; CZ_ERR_STATE: it is part of a sharded optimizer, or see
+ *          cz_optim_evaluate(); CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
@@ -221,6 +262,21 @@ CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group 
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
 
+/** Bring what is to be evaluated into the place of the values, or with `evaluated` false the values
+ *  that train back, bit for bit: an average where a parameter has one (see above), else what the
+ *  rule says (the schedule-free rules: their mean x), else the value stays. Nothing is copied where
+ *  values are f32 or f64 and have an average, which then holds the value, nor where they have
+ *  masters; other values are put aside meanwhile. To be called again is allowed and does nothing.
+ *
+ *  As long as values are those to be evaluated, steps, dictionaries, saves and loads, fingerprints
+ *  and new groups or shards are CZ_ERR_STATE, but a file of the values alone can be written
+ *  (cz_checkpoint_export() with parameters_only); and gradients may be computed. To destroy the
+ *  optimizer leaves the values as they are. Local.
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_STATE: it is part of a sharded optimizer, no
+ *          group has an average and the rule has nothing to evaluate but values; CZ_ERR_MEMORY.
+ *          Nothing was changed. */
+CZ_API cz_status cz_optim_evaluate(cz_optim *optim, bool evaluated);
+
 /** Set the gradients of the groups' parameters to zero. Or, with `to_none`, say that they have
  *  none, as PyTorch's zero_grad(set_to_none=True): a step skips them until cz_model_set_gradient()
  *  gives one again, and the gradient memory is left as it is. Local.
@@ -228,16 +284,13 @@ CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none);
 
 typedef struct cz_optim_info {
-    size_t size; /**< set by CZ_OPTIM_INFO_INIT */
-    const cz_rule *rule;
+    size_t size;         /**< set by CZ_OPTIM_INFO_INIT */
+    const cz_rule *rule; /**< of groups that have none of their own */
     int64_t group_count;
     int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite */
     size_t state_bytes; /**< of optimizer state that is reserved here (element slots) */
 } cz_optim_info;
-#define CZ_OPTIM_INFO_INIT                                                                         \
-    {                                                                                              \
-        sizeof(cz_optim_info), NULL, 0, 0, 0                                                       \
-    }
+#define CZ_OPTIM_INFO_INIT {sizeof(cz_optim_info), NULL, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_optim_info, CZ_OPTIM_INFO_INIT)
 
 /** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
@@ -252,8 +305,9 @@ CZ_API int64_t cz_optim_group_params(const cz_optim *optim, int64_t param_group,
 
 /** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the
  *  next step. Local.
- *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them; read the value that was
- *                      given at creation, whatever was set since, of the rule's own only
+ *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them, of several rules in all
+ *                      whose rule has it; read the value that was given at creation, whatever was
+ *                      set since, of the optimizer's rule only
  *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range, as at creation (nothing
  *          was changed); CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
 CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name,
@@ -278,7 +332,7 @@ CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_grou
  *  and is contiguous here. Local; valid until the next step or change of hyper-parameters.
  *  @param slot   the rule's name of an element slot, e.g. "exp_avg", which is of the value's type
  *                if that is f64 or the rule needs whole tensors, else f32 or what state_dtype
- *                says; or "master_param", f32
+ *                says; or "master_param", f32; or "average", f32, or f64 of f64 values
  *  @param data   receives its address, NULL where the slot is absent (no gradient yet, or not here)
  *  @param count  receives how many elements follow
  *  @return CZ_ERR_ARGUMENT: no such parameter, element or slot. */
@@ -294,11 +348,13 @@ CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const cha
 
 /** The optimizer's state, deeply copied: *out is the caller's, for cz_state_dict_destroy().
  *
- *      rule          text
+ *      rule          text: of groups that say no other
  *      state         by name of the parameter; those without state are left out:
  *          w1            step (integer); the rule's other slots by name: tensors of the parameter's
- *                        shape, reals; master_param: a tensor, where there is a master
- *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too, and
+ *                        shape, reals; master_param: a tensor, where there is a master; average: a
+ *                        tensor, and n_averaged, a real, where some group has an average
+ *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too,
+ *                    rule: text, where it is another one than the optimizer's, and
  *                    params: the names of the members, in order
  *
  *  Local.
@@ -322,10 +378,7 @@ typedef struct cz_optim_load_options {
     cz_missing_state missing;
     int32_t reserved; /**< 0 */
 } cz_optim_load_options;
-#define CZ_OPTIM_LOAD_OPTIONS_INIT                                                                 \
-    {                                                                                              \
-        sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0                                          \
-    }
+#define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
 CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
 
 /** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name,
@@ -333,13 +386,15 @@ CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
  *  converted. Hyper-parameters that it does not list stay as they are. A master that is not in it
  *  is made from the value by the next step. One that is in it while the parameter has none here
  *  becomes the parameter's value: so a run goes on with and without masters, in f32 and in 16 bits.
+ *  An average that is not in it begins anew with the next update; one that is in it while the
+ *  parameter has none here is left out.
  *
  *  Local. @param dict  borrowed, left as it is
  *  @param options  NULL: afterwards a parameter that the dictionary has no state of has none
- *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; another rule; groups that differ in
- *          number or members; an unknown parameter, value or slot; a shape, type or number that is
- *          wrong; a slot that is missing. CZ_ERR_STATE: it is part of a sharded optimizer.
- *          CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; groups that differ in number, members
+ *          or rule; an unknown parameter, value or slot; a shape, type or number that is wrong; a
+ *          slot that is missing. CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY.
+ *          Nothing was changed. */
 CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
                                           const cz_optim_load_options *options);
 

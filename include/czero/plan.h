@@ -89,12 +89,18 @@ typedef struct cz_plan_options {
     int32_t in_process;
     /** Of a batch (parts.h), at least as many as ranks; 0: none. Not with `wire`. */
     int32_t parts;
+    int32_t average;  /**< 1: moving averages of all values (cz_moving_average) */
+    int32_t reserved; /**< 0 */
+    /** Parameters with a rule of their own, by their places among those of `shapes`: what each
+     *  group says of `rule`, `hypers` and `granule`; others have the rule above. NULL: none. */
+    const cz_param_group *groups;
+    int64_t group_count;
     int64_t granule; /**< as in cz_param_group, of all parameters; 0: the rule's alone */
 } cz_plan_options;
 #define CZ_PLAN_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_plan_options), 0, 0, CZ_PARTITION_ELEMENTS, 0, CZ_OVERLAP_NONE, 0, 0,            \
-            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0, 0                                              \
+            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0                               \
     }
 CZ_INIT_FUNCTION(cz_plan_options, CZ_PLAN_OPTIONS_INIT)
 
@@ -140,7 +146,8 @@ typedef struct cz_plan cz_plan;
  *
  *  Local. @param shapes  borrowed until the end of the call
  *  @return CZ_ERR_ARGUMENT: a NULL, no trainable parameter, an option out of range or that does not
- *          go with another, a hyper-parameter that is wrong, parameters of several types.
+ *          go with another, a hyper-parameter that is wrong, a parameter that there is not or that
+ *          is in two groups, parameters of several types.
  *          CZ_ERR_UNSUPPORTED: options that the training would refuse. CZ_ERR_MEMORY. */
 CZ_API cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes,
                                 const cz_plan_options *options);

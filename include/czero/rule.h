@@ -131,8 +131,9 @@ typedef struct cz_rule {
     unsigned (*slots_used)(const double *hypers);
     /** Once per step, on every rank, those that own nothing too, after the closure and before
      *  anything changes: it may read, set and add hyper-parameters (cz_optim_set_hyper(),
-     *  cz_optim_add_hyper()), alike on every rank. A status other than CZ_OK ends the step on all
-     *  ranks. Optional. */
+     *  cz_optim_add_hyper()), alike on every rank. Of several rules in one optimizer
+     *  (cz_param_group) each is called once, in the order of their first groups. A status other
+     *  than CZ_OK ends the step on all ranks. Optional. */
     cz_status (*begin_step)(struct cz_optim *optim, const void *argument, void *context);
     /** The kernel's coefficients, in double; they and `flags` are zero before. Once per parameter
      *  and step where the rule has scalar slots beside "step", or the step an argument; else
@@ -158,6 +159,14 @@ typedef struct cz_rule {
     /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance.
      *  Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
+    /** With update_tensor(): tensors of 16 bits, their gradients and state come as copies in f32,
+     *  with masters and all that kernels have (docs/precision.md). Without it each comes as it is,
+     *  all of one type. */
+    bool in_f32;
+    /** What is evaluated where that is not the value itself: value + weight (slot - value), with an
+     *  element slot, whose place among them `slot` receives. Returns the weight with these values;
+     *  not finite: there is none. For rules with kernels. See cz_zero_evaluate(). Optional. */
+    double (*evaluated)(const double *hypers, int *slot);
     /** Below which sharding does not cut a parameter: so many elements (the last ones of a
      *  parameter may be fewer), or one of the two above. 0: single elements. With update_tensor()
      *  it is CZ_GRANULE_WHOLE, whatever is here. */
@@ -280,6 +289,15 @@ static inline const cz_rule *cz_rule_schedule_free_adamw(void)
 static inline const cz_rule *cz_rule_adam_mini(void)
 {
     return cz_rule_find("adam_mini");
+}
+/** Muon, the momentum of a matrix made nearly orthogonal: lr 1e-3, weight_decay 0.1 (applied to the
+ *  parameter), momentum 0.95, nesterov 1, ns_a 3.4445, ns_b -4.775, ns_c 2.0315, eps 1e-7, ns_steps
+ *  5, adjust_lr_fn 0 ("original"; 1: "match_rms_adamw", 2: "spectral_unclamped"), maximize. Takes
+ *  matrices, each of which has one owner. @see Jordan et al., "Muon" (2024); Liu et al.,
+ *  arXiv:2502.16982. */
+static inline const cz_rule *cz_rule_muon(void)
+{
+    return cz_rule_find("muon");
 }
 
 /** Make a rule of the program's own known by its name, for the rest of the process. Local; any

@@ -3,7 +3,9 @@
  *
  *  A span is a run of elements of one parameter with one owner. A map says for every element of
  *  every parameter who owns it, in closed form (an owner table, or even cuts of ranges of the fixed
- *  layout); it never lists the spans of all ranks.
+ *  layout); it never lists the spans of all ranks. The *fixed layout* is all parameters one after
+ *  the other, the last of the model first, as backward passes come to them; those of a flat block
+ *  keep their order.
  *
  *      cz_span_iterator iterator;
  *      cz_span span;

@@ -90,8 +90,8 @@ CZ_API cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz
                                      const cz_tensor *grad);
 
 /** Append `count` parameters that lie one after the other in one block of values and one of
- *  gradients (in the manner of llm.c); used in place, never copied. The fixed layout that shards
- *  and buckets refer to is then the order of the block.
+ *  gradients (in the manner of llm.c); used in place, never copied. In the fixed layout
+ *  that shards and buckets refer to (shard.h) they keep their order.
  *
  *  Local. @param values, grads  the sum of `sizes` elements each; borrowed. `grads` may be NULL.
  *  @param names  `count` names, copied; NULL: "0", "1", … counted over the whole model

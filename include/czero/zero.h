@@ -29,8 +29,10 @@ typedef enum cz_partition {
      *  where moving one, or exchanging two, can bring that about. Where nothing can be cut, and no
      *  cost is known, this is CZ_PARTITION_GREEDY, on any number of ranks */
     CZ_PARTITION_ELEMENTS = 0,
-    CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
-    CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */
+    /** whole parameters by the greedy rule, as PyTorch's ZeroRedundancyOptimizer: the largest
+     *  first, each to the rank that has the fewest elements */
+    CZ_PARTITION_GREEDY = 1,
+    CZ_PARTITION_GIVEN = 2, /**< whole parameters, to the owners in the options */
     /** with option `ddp`: bucket b of it to rank b mod world size, what is frozen with it */
     CZ_PARTITION_BUCKETS = 3,
     /** with option `ddp`: its buckets cut between parameters into pieces, at most one for each
@@ -44,7 +46,7 @@ typedef enum cz_gradients {
     /** a step reduces to the mean of what every rank holds; where a rank has no gradient and
      *  another has one, it counts as zero */
     CZ_GRADIENTS_LOCAL = 0,
-    CZ_GRADIENTS_REDUCED = 1, /**< somebody has reduced them; only the owner's gradient is read */
+    CZ_GRADIENTS_REDUCED = 1, /**< the program reduces them; only the owner's gradient is read */
     /** as CZ_GRADIENTS_LOCAL, but to the sum, which is not divided: for programs whose gradients
      *  are divided by the size of the whole batch already. Not with options ddp and parts. */
     CZ_GRADIENTS_SUM = 2
@@ -117,12 +119,14 @@ typedef struct cz_zero_options {
     cz_master master; /**< as in cz_optim_options, as are the next three */
     cz_dtype state_dtype;
     uint64_t seed;
+    const cz_moving_average *average;
     int64_t u8_from;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, 0    \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0,      \
+            NULL, 0                                                                                \
     }
 CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 
@@ -139,7 +143,7 @@ typedef struct cz_zero cz_zero;
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group   borrowed; outlives the optimizer
  *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on
- *  @param hypers  values for all groups, by name; NULL: the rule's defaults
+ *  @param rule, hypers  as for cz_optim_create(): of groups that have no rule of their own
  *  @return CZ_OK, or with a sentence that names rank and thing:
  *          - CZ_ERR_ARGUMENT: as cz_optim_create(); a NULL; an owner out of range, an owner missing
  *            for a trainable parameter, owner_count not the number of parameters, owners without
@@ -181,16 +185,16 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.
  *
- *  Collective. With an option overlap the steps are in the pass, and this call is local, takes no
+ *  Collective. With option overlap the steps are in the passes, and this call is local, takes no
  *  `options` (else CZ_ERR_ARGUMENT) and hands out the last pass's result; it need not be made.
  *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
  *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with
  *                  the mean over ranks (CZ_GRADIENTS_SUM: the sum); the rest is left as it was, or
- *                  multiplied by this rank's share, see cz_zero_set_weight(). 16-bit gradients all
- *                  stay so: they travel as they are, are added in f32, and their mean goes to the
- *                  update as f32, without being rounded. Where a step needs all of it first (a
- *                  norm, a rule with partial sums), or has threads, the owner has memory for that,
- *                  4 bytes for each of its elements.
+ *                  multiplied by this rank's share, see cz_zero_set_weight(). Of 16-bit gradients
+ *                  the owned spans are left so, too: they travel in 16 bits, are added in f32, and
+ *                  their mean goes to the update as f32, without being rounded. Where a step needs
+ *                  all of it first (a norm, a rule with partial sums), or has threads, the owner
+ *                  has memory for that, 4 bytes for each of its elements.
  *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the
  *                  model's, an argument for the rule, max_norm with its norm, skip_nonfinite,
  *                  allow_no_gradients.
@@ -201,8 +205,8 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @return CZ_OK, or:
  *          - CZ_ERR_MISMATCH: ranks differ in which parameters are frozen, in a hyper-parameter, in
  *            whether they have a weight, or in max_norm, skip_nonfinite, norm; in a group in
- *            checked mode, in the value of a trained parameter, of which they then compare
- *            fingerprints before each step.
+ *            checked mode also in the value of a trained parameter: there they compare fingerprints
+ *            of these before each step.
  *          - CZ_ERR_STATE: no trainable parameter of the groups has a gradient on any rank (see
  *            allow_no_gradients); with CZ_GRADIENTS_REDUCED, a parameter has a gradient on some of
  *            its owners only; with a data-parallel model, its last pass has not reduced gradients.
@@ -213,6 +217,14 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *          Where the group breaks parameters are undefined. */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
+
+/** As cz_optim_evaluate(), on all ranks: each owner changes its spans, and all ranks get them. What
+ *  is put aside are spans, too, so no rank has a second copy of the model.
+ *
+ *  Collective; between passes.
+ *  @return CZ_OK. CZ_ERR_MISMATCH (ranks differ in `evaluated`), CZ_ERR_STATE (as that; a pass is
+ *          under way), CZ_ERR_MEMORY. Where the group breaks values are undefined. */
+CZ_API cz_status cz_zero_evaluate(cz_zero *zero, bool evaluated);
 
 /** What this rank's gradients count for in the mean that steps make, from the next one on: the mean
  *  is the sum of weight times gradient over the sum of weights. With the number of examples of each
@@ -246,8 +258,9 @@ CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
  *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, no such overlap, no option ddp, option
  *          overlap_gather with another one than CZ_OVERLAP_INTERLEAVED; options with
  *          CZ_OVERLAP_NONE, a closure, gradients, an option out of range. CZ_ERR_STATE: a pass is
- *          under way. CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums, or
- *          max_norm, skip_nonfinite, norm or loss_scale. CZ_ERR_MEMORY. Nothing was changed. */
+ *          under way. CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and some group's rule with partial
+ *          sums, or max_norm, skip_nonfinite, norm or loss_scale. CZ_ERR_MEMORY. Nothing was
+ *          changed. */
 CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap,
                                      const cz_step_options *options);
 
@@ -271,12 +284,12 @@ typedef enum cz_overlap_status {
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
- *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner,
- *  with given owners and whole buckets neither (new parameters are dealt out greedily, or go with
- *  their bucket), even cuts and pieces of buckets are made afresh; state moves with its elements.
- *  While there is no state, before the first step or load, most optimizers do that once for all
- *  groups that have been added, when shards are asked for or used: thousands of groups are then
- *  added in proportion to their parameters. Later each costs as much as a look at all parameters.
+ *  creation, and make the shards anew. With the greedy rule, given owners and whole buckets no
+ *  parameter changes its owner (new ones are dealt out greedily, or go with their bucket); even
+ *  cuts and pieces of buckets are made afresh, and state moves with its elements. An addition costs
+ *  as much as a look at all parameters. Before the first step or load it costs no more than a look
+ *  at the new ones: shards are then made once for all additions, when they are asked for or used
+ *  (even cuts and the greedy rule; without ddp, bucket views, and state from creation on).
  *
  *  Collective. @param group  copied
  *  @return CZ_OK. CZ_ERR_ARGUMENT (as for groups at creation), CZ_ERR_MISMATCH (ranks differ in the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who calls MPI, and when: the one lock around all calls, the carrier thread, the queue that feeds
- * it, and what happens when the program calls MPI_Finalize. */
+/* The carrier thread, the queue that feeds it, the rounds in which messages move, and what happens
+ * when the program calls MPI_Finalize. */
 #include <errno.h>
 #include <fenv.h>
 #include <math.h>
@@ -31,17 +31,12 @@ static const double DRAIN = 1; /* seconds for messages to go out after the last 
 static const double PATIENCE = 0.2;
 static const double PATIENCE_IN_MPI = 10; /* with a carrier that has to end */
 
-static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int visitors;     /* threads other than the carrier that want the lock */
 static atomic_int attendants;   /* threads that wait, and make rounds meanwhile */
 static atomic_bool busy;        /* since the last round: something is with MPI */
 static atomic_bool queued;      /* since the queue was taken something was added */
 static double moved_at;         /* with the lock: when a round did something */
-static atomic_bool over;        /* MPI_Finalize was called */
 static atomic_bool inline_only; /* no carrier */
-static atomic_bool one_thread;  /* below MPI_THREAD_SERIALIZED: only `main_thread` */
 static bool serialized;
-static pthread_t main_thread;
 
 static pthread_mutex_t queue =
     PTHREAD_MUTEX_INITIALIZER; /* innermost: nothing is called under it */
@@ -52,87 +47,6 @@ static int groups; /* that the library has */
 static bool running, sleeping, called, stop;
 static _Thread_local bool is_carrier;
 static pid_t home; /* the process that makes groups; 0: none yet */
-
-double cz__mpi_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* ---- the lock ---- */
-
-static bool lock_within(double seconds)
-{
-    const struct timespec nap = {.tv_nsec = 1000000};
-    const double until = cz__mpi_seconds() + seconds;
-    while (pthread_mutex_trylock(&mpi) != 0) {
-        if (cz__mpi_seconds() > until)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
-}
-
-static bool enter(double patience)
-{
-    bool locked = true;
-    if (one_thread && !pthread_equal(pthread_self(), main_thread))
-        return false;
-    atomic_fetch_add(&visitors, 1);
-    if (patience < 0)
-        locked = pthread_mutex_trylock(&mpi) == 0;
-    else if (isinf(patience))
-        pthread_mutex_lock(&mpi);
-    else
-        locked = lock_within(patience);
-    atomic_fetch_sub(&visitors, 1);
-    if (locked && atomic_load(&over))
-        pthread_mutex_unlock(&mpi);
-    return locked && !atomic_load(&over);
-}
-
-bool cz__mpi_enter(void)
-{
-    return enter(INFINITY);
-}
-
-bool cz__mpi_enter_within(double seconds)
-{
-    return enter(seconds);
-}
-
-bool cz__mpi_enter_if_free(void)
-{
-    return enter(-1);
-}
-
-void cz__mpi_leave(void)
-{
-    pthread_mutex_unlock(&mpi);
-}
-
-bool cz__mpi_over(void)
-{
-    return atomic_load(&over);
-}
-
-cz_status cz__mpi_check_end(void)
-{
-    return atomic_load(&over)
-               ? cz_fail(CZ_ERR_STATE,
-                         "mpi: MPI_Finalize was called before the group was destroyed")
-               : CZ_OK;
-}
-
-cz_status cz__mpi_check(void)
-{
-    CZ_TRY(cz__mpi_check_end());
-    if (one_thread && !pthread_equal(pthread_self(), main_thread))
-        return cz_fail(CZ_ERR_STATE, "mpi: called outside the main thread, MPI's thread level is "
-                                     "below MPI_THREAD_SERIALIZED");
-    return CZ_OK;
-}
 
 /* ---- the queue ---- */
 
@@ -196,7 +110,7 @@ bool cz__carrier_unpost(cz__parcel *parcel)
     return found;
 }
 
-bool cz__mpi_start(void)
+bool cz__carrier_start_posted(void)
 {
     if (!is_carrier && !atomic_load(&queued))
         return false;
@@ -218,8 +132,8 @@ bool cz__mpi_start(void)
 
 static bool make_round(void)
 {
-    bool moved = cz__mpi_start();
-    cz__endpoints_attend();
+    bool moved = cz__carrier_start_posted();
+    cz__control_attend();
     moved |= cz__requests_test();
     if (moved)
         moved_at = cz__mpi_seconds();
@@ -227,7 +141,7 @@ static bool make_round(void)
     return moved;
 }
 
-bool cz__mpi_round(void)
+bool cz__carrier_round(void)
 {
     const bool moved = make_round();
     cz__endpoints_reap();
@@ -286,19 +200,11 @@ static bool to_end(bool is_busy, bool untold, double quiet)
     return end;
 }
 
-static void notify_all(cz__endpoint *changed)
-{
-    for (cz__endpoint *next; changed; changed = next) {
-        next = changed->next_changed;
-        cz__endpoint_notify(changed);
-    }
-}
-
 /* Still with the lock, so that the carrier does not free them meanwhile. */
-void cz__mpi_attend(void)
+void cz__carrier_round_of_waiter(void)
 {
     (void)make_round();
-    notify_all(cz__endpoints_changed());
+    cz__endpoints_notify(cz__endpoints_changed());
 }
 
 static void *carry(void *unused)
@@ -307,21 +213,19 @@ static void *carry(void *unused)
     is_carrier = true;
     prctl(PR_SET_NAME, "czero-mpi");
     prctl(PR_SET_TIMERSLACK, 1000); /* ns; else each pause is 50 us longer */
-    pthread_mutex_lock(&mpi);
+    cz__mpi_lock();
     moved_at = cz__mpi_seconds();
-    pthread_mutex_unlock(&mpi);
+    cz__mpi_leave();
     for (;;) {
-        if (atomic_load(&visitors))
-            sched_yield();
-        pthread_mutex_lock(&mpi);
-        const bool moved = cz__mpi_round();
+        cz__mpi_lock();
+        const bool moved = cz__carrier_round();
         cz__endpoint *changed = cz__endpoints_changed();
         const size_t bytes = cz__parcels_bytes();
         const bool is_busy = atomic_load(&busy);
         const bool untold = cz__endpoints_untold() > 0;
         const double quiet = cz__mpi_seconds() - moved_at;
-        pthread_mutex_unlock(&mpi);
-        notify_all(changed); /* they stay: only this thread frees endpoints */
+        cz__mpi_leave();
+        cz__endpoints_notify(changed); /* they stay: only this thread frees endpoints */
         if (to_end(is_busy, untold, quiet))
             return NULL;
         if (!moved || cz__carrier_is_attended())
@@ -415,18 +319,18 @@ static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
                              "had a lock of theirs: the job is ended");
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    pthread_mutex_lock(&mpi);
+    cz__mpi_lock();
     cz__endpoints_end(NULL, "mpi: MPI_Finalize was called before the group was destroyed",
                       "it called MPI_Finalize");
     const double until = cz__mpi_seconds() + DRAIN; /* others end about now, too */
     do {
-        (void)cz__mpi_round();
+        (void)cz__carrier_round();
         sched_yield();
     } while ((cz__requests_busy() > 0 || cz__endpoints_present() > 0) && cz__mpi_seconds() < until);
-    notify_all(cz__endpoints_changed()); /* before the library may free them */
-    atomic_store(&over, true);
+    cz__endpoints_notify(cz__endpoints_changed()); /* before the library may free them */
+    cz__mpi_end();
     cz__requests_forget();
-    pthread_mutex_unlock(&mpi);
+    cz__mpi_leave();
     return MPI_SUCCESS;
 }
 
@@ -463,10 +367,8 @@ static cz_status choose(bool serialized_is_ours)
                        "group_create_mpi: serialized_is_ours is %d, groups that exist have %d",
                        serialized_is_ours, !serialized_is_ours);
     inline_only = without;
-    one_thread = alone;
+    cz__mpi_restrict(alone);
     serialized = level == MPI_THREAD_SERIALIZED;
-    if (alone)
-        main_thread = pthread_self();
     return running || without ? CZ_OK : start_carrier();
 }
 
@@ -488,9 +390,9 @@ cz_status cz__carrier_acquire(bool serialized_is_ours)
     pthread_mutex_unlock(&queue);
     if (status != CZ_OK)
         return status;
-    pthread_mutex_lock(&mpi);
+    cz__mpi_lock();
     status = watch_finalize();
-    pthread_mutex_unlock(&mpi);
+    cz__mpi_leave();
     if (status != CZ_OK)
         cz__carrier_release();
     return status;

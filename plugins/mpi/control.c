@@ -44,7 +44,7 @@ static void sent(void *owner, const MPI_Status *status, int error)
 }
 
 /* To a rank of a group whose port is known. False: there was no memory; try again later. */
-static bool tell(const cz__endpoint *of, int rank, cz__message message)
+static bool tell_peer(const cz__endpoint *of, int rank, cz__message message)
 {
     outgoing *out = malloc(sizeof *out);
     const cz__peer *peer = &of->peers[rank];
@@ -78,7 +78,7 @@ static bool tell_hello(cz__endpoint *of, cz__peer *peer)
     const cz__message message = {
         .kind = HELLO, .from = of->rank, .a = of->id, .b = (uint64_t)of->port};
     return of->parent->peers[peer->parent_rank].port >= 0 &&
-           tell(of->parent, peer->parent_rank, message);
+           tell_peer(of->parent, peer->parent_rank, message);
 }
 
 static bool tell_share(cz__endpoint *of, int rank)
@@ -90,7 +90,7 @@ static bool tell_share(cz__endpoint *of, int rank)
     message.a = place[0];
     message.b = place[1];
     message.c = place[2];
-    return tell(of, rank, message);
+    return tell_peer(of, rank, message);
 }
 
 static bool tell_break(cz__endpoint *of, int rank)
@@ -98,7 +98,7 @@ static bool tell_break(cz__endpoint *of, int rank)
     cz__message message = {.kind = BREAK, .from = of->rank};
     message.status =
         (int32_t)cz__endpoint_broken(of, &message.a, message.text, sizeof message.text);
-    if (!tell(of, rank, message))
+    if (!tell_peer(of, rank, message))
         return false;
     of->peers[rank].told_from = message.a;
     return true;
@@ -112,7 +112,7 @@ static bool tell_leave(cz__endpoint *of, int rank)
     if (!of->why[0])
         message.status =
             (int32_t)cz__endpoint_broken(of, &message.c, message.text, sizeof message.text);
-    return tell(of, rank, message);
+    return tell_peer(of, rank, message);
 }
 
 /* False: something is left to be told when there is memory. */
@@ -128,7 +128,7 @@ static bool attend_peer(cz__endpoint *of, int rank)
     if (!peer->left && peer->share_due)
         told &= !(peer->share_due = !tell_share(of, rank));
     if (!peer->left && atomic_exchange(&peer->ask, false))
-        told &= tell(of, rank, query);
+        told &= tell_peer(of, rank, query);
     if (!peer->left && atomic_load(&of->broken_from) < peer->told_from)
         told &= tell_break(of, rank);
     if (!peer->leave_told && atomic_load(&of->leaving)) {
@@ -150,7 +150,7 @@ static void attend_break(cz__endpoint *of)
         MPI_Abort(MPI_COMM_WORLD, EXIT_CODE); /* for another, MPICH waits for the others' help */
 }
 
-void cz__control_attend(cz__endpoint *of)
+static void attend_endpoint(cz__endpoint *of)
 {
     bool told = true;
     if (atomic_exchange(&of->attention, false)) {
@@ -166,6 +166,12 @@ void cz__control_attend(cz__endpoint *of)
         if (of->peers[r].left && !(of->peers[r].receives_settled && of->peers[r].sends_settled))
             cz__parcels_settle(of, r);
     attend_break(of);
+}
+
+void cz__control_attend(void)
+{
+    for (cz__endpoint *of = cz__endpoints_first(); of; of = of->next)
+        attend_endpoint(of);
 }
 
 /* ---- what other ranks tell ---- */
@@ -258,7 +264,7 @@ static void hear_share(cz__endpoint *of, const cz__message *message)
     }
     cz__share_open(of, place, message->text);
     if (!atomic_load(&of->leaving)) /* nothing comes after LEAVE */
-        (void)tell(of, message->from, answer);
+        (void)tell_peer(of, message->from, answer);
 }
 
 static void hear(cz__wire *wire, const cz__message *message)
@@ -277,7 +283,7 @@ static void hear(cz__wire *wire, const cz__message *message)
     switch ((kind)message->kind) {
     case QUERY:
         if (!atomic_load(&of->leaving)) /* nothing comes after LEAVE */
-            (void)tell(of, message->from, answer);
+            (void)tell_peer(of, message->from, answer);
         break;
     case ANSWER:
         hear_answer(of, peer, message);

@@ -72,7 +72,7 @@ static cz_status wait_until_ready(cz__wire *wire, double timeout)
             return cz_fail(CZ_ERR_TIMEOUT, "group_create_mpi: not all ranks called it within %g s",
                            timeout);
         if (!cz__carrier_exists() && cz__mpi_enter()) {
-            (void)cz__mpi_round();
+            (void)cz__carrier_round();
             (void)cz__endpoints_changed();
             cz__mpi_leave();
         }
@@ -120,7 +120,7 @@ static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout
         return cz__mpi_check();
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
-    cz_status status = cz__wire_create(&wire, comm);
+    cz_status status = cz__wire_create(&wire, comm, cz__control_listen);
     if (status == CZ_OK) /* before the wire is ready: others may be faster, and tell it something */
         status = cz__endpoint_create(out, wire, rank, size, NULL, NULL);
     cz__mpi_leave();
@@ -135,13 +135,6 @@ static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout
         cz__mpi_leave();
     }
     return status;
-}
-
-const char *cz__mpi_level_name(int level)
-{
-    if (level == MPI_THREAD_SINGLE)
-        return "MPI_THREAD_SINGLE";
-    return level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SERIALIZED";
 }
 
 /* Once per process. */

@@ -8,7 +8,6 @@
 #include "internal.h"
 
 static cz__endpoint *all;
-static cz__endpoint *changed;
 
 /* ---- made ---- */
 
@@ -68,10 +67,9 @@ cz__endpoint *cz__endpoints_find(const cz__endpoint *parent, uint64_t id)
 
 /* ---- in use ---- */
 
-void cz__endpoints_attend(void)
+cz__endpoint *cz__endpoints_first(void)
 {
-    for (cz__endpoint *of = all; of; of = of->next)
-        cz__control_attend(of);
+    return all;
 }
 
 void cz__endpoints_attend_children(const cz__endpoint *parent)
@@ -103,32 +101,6 @@ int cz__endpoints_untold(void)
     for (const cz__endpoint *of = all; of; of = of->next)
         count += atomic_load(&of->leaving) && of->untold > 0;
     return count;
-}
-
-void cz__endpoint_changed(cz__endpoint *of)
-{
-    if (of->changed)
-        return;
-    of->changed = true;
-    of->next_changed = changed;
-    changed = of;
-}
-
-cz__endpoint *cz__endpoints_changed(void)
-{
-    cz__endpoint *list = changed;
-    for (cz__endpoint *of = list; of; of = of->next_changed)
-        of->changed = false;
-    changed = NULL;
-    return list;
-}
-
-void cz__endpoint_notify(cz__endpoint *of)
-{
-    pthread_mutex_lock(&of->notify_lock);
-    if (of->notify)
-        of->notify(of->context);
-    pthread_mutex_unlock(&of->notify_lock);
 }
 
 /* ---- gone ---- */

@@ -229,7 +229,7 @@ static bool wait_for_all(void)
             return false;
         }
         if (!cz__carrier_exists())
-            (void)cz__mpi_round();
+            (void)cz__carrier_round();
         const bool all = all_have_come();
         const int rank = quietest(begun, &heard_at);
         cz__mpi_leave();
@@ -262,10 +262,7 @@ static bool come_to_end(void)
     }
     cz__endpoint *changed = cz__endpoints_changed();
     cz__mpi_leave();
-    for (cz__endpoint *next; changed; changed = next) { /* nothing frees them meanwhile */
-        next = changed->next_changed;
-        cz__endpoint_notify(changed);
-    }
+    cz__endpoints_notify(changed); /* nothing frees them meanwhile */
     cz__carrier_wake();
     return true;
 }

@@ -26,14 +26,14 @@ static cz__peer *peer_of(const cz__parcel *parcel)
     return &parcel->of->peers[parcel->transfer->peer];
 }
 
-static void end(cz__parcel *parcel, cz__parcel_state state)
+static void end_parcel(cz__parcel *parcel, cz__parcel_state state)
 {
     cz__endpoint *of = parcel->of; /* the parcel is the library's as soon as it sees the state */
     atomic_store_explicit(&parcel->state, (int)state, memory_order_release);
     cz__endpoint_changed(of);
 }
 
-static void fail(cz__parcel *parcel, const char *what)
+static void fail_parcel(cz__parcel *parcel, const char *what)
 {
     char why[CZ_MPI_SENTENCE_BYTES];
     snprintf(why, sizeof why, "mpi: %s %d: %.200s",
@@ -60,7 +60,7 @@ static void check_all(cz__parcel *parcel)
     if (parcel->send || parcel->cancelled || parcel->came == bytes || may_be_less(parcel->transfer))
         return;
     snprintf(what, sizeof what, "%zu bytes came, %zu were expected", parcel->came, bytes);
-    fail(parcel, what);
+    fail_parcel(parcel, what);
 }
 
 static void take_part(cz__parcel *parcel, const MPI_Status *status, int error)
@@ -69,14 +69,14 @@ static void take_part(cz__parcel *parcel, const MPI_Status *status, int error)
     int cancelled = 0, count = 0;
     if (error != MPI_SUCCESS) {
         cz__mpi_error(error, what, sizeof what);
-        fail(parcel, what);
+        fail_parcel(parcel, what);
         return;
     }
     MPI_Test_cancelled(status, &cancelled);
     if (cancelled)
         parcel->cancelled = true;
     if (cancelled && !peer_of(parcel)->left) /* or by the library, which does not ask any more */
-        fail(parcel, "MPI_Finalize was called");
+        fail_parcel(parcel, "MPI_Finalize was called");
     if (cancelled || parcel->send)
         return;
     peer_of(parcel)->received++;
@@ -96,9 +96,9 @@ static void part_landed(void *owner, const MPI_Status *status, int error)
     if (parcel->abandoned)
         cz__parcel_free(parcel);
     else if (parcel->why)
-        end(parcel, CZ__PARCEL_FAILED);
+        end_parcel(parcel, CZ__PARCEL_FAILED);
     else
-        end(parcel, parcel->cancelled ? CZ__PARCEL_LOST : CZ__PARCEL_DONE);
+        end_parcel(parcel, parcel->cancelled ? CZ__PARCEL_LOST : CZ__PARCEL_DONE);
 }
 
 /* One message; the receive matches the send, which has the tag of the receiver's port. */
@@ -126,8 +126,8 @@ static void begin_parts(cz__parcel *parcel)
     size_t left = parcel->transfer->bytes;
     int error = MPI_SUCCESS;
     if (!cz__requests_reserve((int)((left - 1) / CZ_MPI_PART_BYTES) + 1)) {
-        fail(parcel, "no memory");
-        end(parcel, CZ__PARCEL_FAILED);
+        fail_parcel(parcel, "no memory");
+        end_parcel(parcel, CZ__PARCEL_FAILED);
         return;
     }
     while (left > 0 && error == MPI_SUCCESS) {
@@ -138,10 +138,10 @@ static void begin_parts(cz__parcel *parcel)
     }
     if (error != MPI_SUCCESS) {
         cz__mpi_error(error, what, sizeof what);
-        fail(parcel, what);
+        fail_parcel(parcel, what);
     }
     if (parcel->parts == 0) {
-        end(parcel, CZ__PARCEL_FAILED);
+        end_parcel(parcel, CZ__PARCEL_FAILED);
         return;
     }
     parcel->of->under_way++;
@@ -154,7 +154,7 @@ void cz__parcel_start(cz__parcel *parcel)
     const cz__peer *peer = peer_of(parcel);
     const bool nothing_more = peer->left && (parcel->send || peer->received == peer->sent_in_all);
     if (nothing_more) {
-        end(parcel, CZ__PARCEL_LOST);
+        end_parcel(parcel, CZ__PARCEL_LOST);
     } else if (parcel->send && peer->port < 0) {
         parcel->next = NULL;
         *of->waiting_end = parcel;
@@ -209,7 +209,7 @@ static void settle_one(void *owner, void *context)
     if (now->receives)
         cz__requests_cancel(parcel);
     else /* MPI cannot cancel it: it stays */
-        end(parcel, CZ__PARCEL_LOST);
+        end_parcel(parcel, CZ__PARCEL_LOST);
 }
 
 void cz__parcels_settle(cz__endpoint *of, int rank)

@@ -78,7 +78,7 @@ static void name_file(char *name, size_t bytes, uint64_t token)
     snprintf(name, bytes, "czero-%016" PRIx64, token);
 }
 
-static void fail(const char *what)
+static void say_failed(const char *what)
 {
     char why[200];
     snprintf(why, sizeof why, "%s: %s", what, strerror(errno));
@@ -164,14 +164,14 @@ static void create_file(cz__endpoint *of)
     char name[64];
     uint64_t token;
     if (getrandom(&token, sizeof token, GRND_NONBLOCK) != sizeof token) {
-        fail("getrandom");
+        say_failed("getrandom");
         return;
     }
     name_file(name, sizeof name, token);
     const int file = open_above(NULL, name);
     if (file < 0 || !may_have(all_bytes(of)) || ftruncate(file, (off_t)all_bytes(of)) != 0 ||
         !map(of, file)) {
-        fail("memfd_create");
+        say_failed("memfd_create");
         if (file >= 0)
             close(file);
         return;
@@ -226,7 +226,7 @@ void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host)
     const int file = open_place(place);
     struct stat its;
     if (file < 0 || fstat(file, &its) != 0 || its.st_size != (off_t)all_bytes(of) || !map(of, file))
-        fail("the memory of the machine's first rank");
+        say_failed("the memory of the machine's first rank");
     if (file >= 0)
         close(file);
 }

@@ -7,7 +7,7 @@
 
 static void get_ready(cz__wire *wire, int error)
 {
-    if (error == MPI_SUCCESS && !cz__control_listen(wire))
+    if (error == MPI_SUCCESS && !wire->listen(wire))
         error = MPI_ERR_NO_MEM;
     if (error != MPI_SUCCESS)
         cz__mpi_error(error, wire->why, sizeof wire->why);
@@ -75,11 +75,12 @@ static void free_wire(cz__wire *wire)
     free(wire);
 }
 
-cz_status cz__wire_create(cz__wire **out, MPI_Comm comm)
+cz_status cz__wire_create(cz__wire **out, MPI_Comm comm, bool (*listen)(cz__wire *wire))
 {
     MPI_Request request;
     cz__wire *wire = calloc(1, sizeof *wire);
     if (wire) {
+        wire->listen = listen;
         MPI_Comm_size(comm, &wire->size);
         wire->names = calloc((size_t)wire->size, sizeof *wire->names);
         wire->layout = cz__tag_layout_of(tag_upper_bound());

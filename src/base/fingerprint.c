@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes in 64 bits. */
+/* Fingerprints of bytes in 64 bits, without a key and with one. */
 #include <pthread.h>
 #include <string.h>
 #include <sys/auxv.h>

@@ -245,7 +245,7 @@ static bool await_job(cz__kernel_threads *threads, unsigned seen)
 }
 
 /* A job ends when all its parts are done: until then, who has taken one may read what it is. */
-static bool take(seat *at, unsigned job)
+static bool take_part(seat *at, unsigned job)
 {
     unsigned before = job - 1;
     return atomic_compare_exchange_strong(&at->taken, &before, job);
@@ -277,7 +277,7 @@ static void *thread_main(void *context)
     end_part(threads);
     for (unsigned seen = 0; await_job(threads, seen);) {
         seen = atomic_load(&threads->jobs);
-        if (!take(self, seen))
+        if (!take_part(self, seen))
             continue;
         threads->part(threads->context, self->part);
         end_part(threads);
@@ -359,7 +359,7 @@ void cz__kernel_threads_run(cz__kernel_threads *threads, cz__part part, void *co
     pthread_cond_broadcast(&threads->begun);
     part(context, 0);
     for (int k = 1; k < parts; k++)
-        if (take(&threads->seats[k - 1], job)) {
+        if (take_part(&threads->seats[k - 1], job)) {
             part(context, k);
             atomic_fetch_sub(&threads->left, 1);
         }

@@ -81,10 +81,10 @@ typedef struct cz__option_table {
 /* The tables, each beside the code that reads its struct. */
 extern const cz__option_table cz__allocator_options, cz__sampler_options, cz__group_options,
     cz__launch_options, cz__operation_options, cz__replicas_options, cz__optim_options,
-    cz__param_group_options, cz__step_options, cz__optim_load_options, cz__in_backward_options,
-    cz__sched_options, cz__sched_cyclic_options, cz__sched_one_cycle_options,
-    cz__sched_plateau_options, cz__join_options, cz__joinable_options, cz__parts_options,
-    cz__ddp_options, cz__hook_options, cz__zero_options, cz__averager_options,
+    cz__moving_average_options, cz__param_group_options, cz__step_options, cz__optim_load_options,
+    cz__in_backward_options, cz__sched_options, cz__sched_cyclic_options,
+    cz__sched_one_cycle_options, cz__sched_plateau_options, cz__join_options, cz__joinable_options,
+    cz__parts_options, cz__ddp_options, cz__hook_options, cz__zero_options, cz__averager_options,
     cz__averager_level_options, cz__post_local_sgd_options, cz__powersgd_options,
     cz__mixed_precision_options, cz__checkpoint_options, cz__save_options, cz__load_options,
     cz__export_options, cz__verify_options, cz__plan_options;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers that are a pure function, and samples that are dealt out by them. */
+/* Random numbers as a pure function of seed, stream and counter; and the sampler, which deals out
+ * the samples of a data set by them. */
 #include <inttypes.h>
 #include <math.h>
 

@@ -52,7 +52,7 @@ static bool shapes_are_equal(const cz__stored *a, const cz__stored *b)
            memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
-/* Of one tensor here: its place in the file if it is to be loaded. */
+/* Find the place in the file of one tensor here, if it is to be loaded. */
 static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz__index *file,
                               int64_t place, bool convert)
 {
@@ -97,21 +97,98 @@ static bool rules_fit(const char *mine, const char *theirs)
                                          (strcmp(mine, "adam") == 0 || strcmp(mine, "adamw") == 0));
 }
 
-static void compare_rules(cz__comparison *c, const cz__index *here, const cz__index *file)
+static cz_status get_group(const cz_state_dict *groups, int64_t number, const cz_state_dict **entry)
 {
-    const char *mine = NULL, *theirs = NULL;
-    if (here->optimizer)
-        (void)cz_state_dict_get_text(here->optimizer, "rule", &mine);
-    if (file->optimizer)
-        (void)cz_state_dict_get_text(file->optimizer, "rule", &theirs);
-    c->state = mine && theirs && rules_fit(mine, theirs);
-    if (c->state || file->says_nothing_of_state || (!mine && !theirs))
-        return;
-    cz__text_print(&c->differences, "the optimizer's rule is %s, in the checkpoint %s\n",
-                   mine ? mine : "none", theirs ? cz__show(theirs).text : "none");
+    char key[24];
+    snprintf(key, sizeof key, "%" PRId64, number);
+    return cz_state_dict_get_dict(groups, key, entry);
 }
 
-/* Of one without any nothing is known: it may be older than parts. */
+/* Which group of an outline is each parameter in? */
+static cz_status list_members(cz__names *names, const cz_state_dict *groups)
+{
+    int64_t other;
+    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
+        const cz_state_dict *entry;
+        CZ_TRY(get_group(groups, g, &entry));
+        const char *const *members;
+        int64_t count;
+        CZ_TRY(cz_state_dict_get_texts(entry, "params", &members, &count));
+        if (count > 0 && !cz__names_reserve(names, count))
+            return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of names");
+        for (int64_t k = 0; k < count; k++)
+            if (!cz__names_find(names, members[k], &other))
+                cz__names_add(names, members[k], g);
+    }
+    return CZ_OK;
+}
+
+/* Of one group here: of its members, as far as they are in groups there, one after the other. */
+static cz_status compare_group_rules(cz__comparison *c, const cz__index *here,
+                                     const cz__index *file, const cz__names *in, int64_t g)
+{
+    const cz_state_dict *mine, *theirs, *group, *other;
+    const char *const *members;
+    int64_t count, number;
+    CZ_TRY(cz_state_dict_get_dict(here->optimizer, "param_groups", &mine));
+    CZ_TRY(cz_state_dict_get_dict(file->optimizer, "param_groups", &theirs));
+    CZ_TRY(get_group(mine, g, &group));
+    CZ_TRY(cz_state_dict_get_texts(group, "params", &members, &count));
+    const char *rule = cz__outline_rule_of(here->optimizer, group);
+    for (int64_t k = 0; k < count; k++) {
+        if (!cz__names_find(in, members[k], &number))
+            continue;
+        CZ_TRY(get_group(theirs, number, &other));
+        const char *saved = cz__outline_rule_of(file->optimizer, other);
+        if (rules_fit(rule, saved))
+            continue;
+        cz__text_print(&c->differences,
+                       "the rule of parameter group %" PRId64
+                       " is %s, that of its parameter '%s' in the checkpoint %s\n",
+                       g, rule, cz__show(members[k]).text, cz__show(saved).text);
+        c->state = false;
+        return CZ_OK;
+    }
+    return CZ_OK;
+}
+
+static cz_status compare_each_rule(cz__comparison *c, const cz__index *here, const cz__index *file)
+{
+    const cz_state_dict *mine, *theirs;
+    cz__names in = {0};
+    c->state = true;
+    CZ_TRY(cz_state_dict_get_dict(here->optimizer, "param_groups", &mine));
+    CZ_TRY(cz_state_dict_get_dict(file->optimizer, "param_groups", &theirs));
+    cz_status status = list_members(&in, theirs);
+    for (int64_t g = 0; !status && g < cz_state_dict_count(mine); g++)
+        status = compare_group_rules(c, here, file, &in, g);
+    cz__names_clear(&in);
+    return status;
+}
+
+/* What an index says where it is to be said in a word. */
+static const char *rule_in_words(const cz__index *index)
+{
+    if (!index->optimizer)
+        return "none";
+    const char *only = cz__outline_only_rule(index->optimizer);
+    return only ? only : "another one for some parameter groups";
+}
+
+static cz_status compare_rules(cz__comparison *c, const cz__index *here, const cz__index *file)
+{
+    const char *mine = here->optimizer ? cz__outline_only_rule(here->optimizer) : NULL;
+    const char *theirs = file->optimizer ? cz__outline_only_rule(file->optimizer) : NULL;
+    if (here->optimizer && file->optimizer && (!mine || !theirs))
+        return compare_each_rule(c, here, file);
+    c->state = mine && theirs && rules_fit(mine, theirs);
+    if (!c->state && !file->says_nothing_of_state && (here->optimizer || file->optimizer))
+        cz__text_print(&c->differences, "the optimizer's rule is %s, in the checkpoint %s\n",
+                       rule_in_words(here), cz__show(rule_in_words(file)).text);
+    return CZ_OK;
+}
+
+/* A checkpoint without a number of parts says nothing of them: it may be older than parts are. */
 static void compare_parts(cz__comparison *c, const cz__index *here, const cz__index *file)
 {
     if (file->part_count == 0 || file->part_count == here->part_count)
@@ -145,7 +222,7 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
                            cz__show(file->stored[i].name).text,
                            cz__type_shown(file->stored[i].dtype), shape);
         }
-    compare_rules(comparison, here, file);
+    CZ_TRY(compare_rules(comparison, here, file));
     compare_parts(comparison, here, file);
     return comparison->differences.failed
                ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a list of differences")
@@ -178,32 +255,6 @@ static cz_status adapt_state(const adaptation *a, cz_state_dict *state)
             continue;
         CZ_TRY(cz_state_dict_get_dict(entries, name, &entry));
         CZ_TRY(cz_state_dict_set_dict(state, name, entry));
-    }
-    return CZ_OK;
-}
-
-static cz_status get_group(const cz_state_dict *groups, int64_t number, const cz_state_dict **entry)
-{
-    char key[24];
-    snprintf(key, sizeof key, "%" PRId64, number);
-    return cz_state_dict_get_dict(groups, key, entry);
-}
-
-/* Which group of the file is each parameter in? */
-static cz_status list_members(adaptation *a, const cz_state_dict *groups)
-{
-    int64_t other;
-    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
-        const cz_state_dict *entry;
-        CZ_TRY(get_group(groups, g, &entry));
-        const char *const *names;
-        int64_t count;
-        CZ_TRY(cz_state_dict_get_texts(entry, "params", &names, &count));
-        if (count > 0 && !cz__names_reserve(&a->groups, count))
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a table of names");
-        for (int64_t k = 0; k < count; k++)
-            if (!cz__names_find(&a->groups, names[k], &other))
-                cz__names_add(&a->groups, names[k], g);
     }
     return CZ_OK;
 }
@@ -249,7 +300,7 @@ static cz_status adapt_values(const adaptation *a, const cz_state_dict *groups, 
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
         const char *key = cz_state_dict_key(entry, i);
         double value;
-        if (strcmp(key, "params") == 0)
+        if (strcmp(key, "params") == 0 || cz_state_dict_kind(entry, key) == CZ_STATE_TEXT)
             continue;
         CZ_TRY(cz_state_dict_get_real(entry, key, &value));
         CZ_TRY(cz_state_dict_set_real(out, key, value));
@@ -274,13 +325,14 @@ static cz_status adapt_groups(adaptation *a, cz_state_dict *out)
 {
     const cz_state_dict *groups;
     CZ_TRY(cz_state_dict_get_dict(a->file->optimizer, "param_groups", &groups));
-    CZ_TRY(list_members(a, groups));
+    CZ_TRY(list_members(&a->groups, groups));
     for (int64_t g = 0; g < cz__optim_group_count(a->optim); g++) {
         char key[24];
         cz_state_dict *entry;
         snprintf(key, sizeof key, "%" PRId64, g);
         CZ_TRY(cz_state_dict_add_dict(out, key, &entry));
         CZ_TRY(adapt_values(a, groups, g, entry));
+        CZ_TRY(cz_state_dict_set_text(entry, "rule", cz__optim_group_rule(a->optim, g)->name));
         CZ_TRY(adapt_members(a, g, entry));
     }
     return CZ_OK;

@@ -172,8 +172,12 @@ static void describe_groups(cz__description *d, const cz_state_dict *optimizer, 
     for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
         if (cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group) != CZ_OK)
             continue;
-        const char *const *names = NULL;
+        const char *const *names = NULL, *its = rule;
         int64_t count = 0;
+        if (cz_state_dict_kind(group, "rule") == CZ_STATE_TEXT)
+            (void)cz_state_dict_get_text(group, "rule", &its);
+        cz__describe(d, &(cz__subject){"the rule", "parameter group", g, NULL, "is"},
+                     CZ__FIELD_TEXT, its, strlen(its));
         (void)cz_state_dict_get_texts(group, "params", &names, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, count);
@@ -328,27 +332,20 @@ cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *inde
     return status;
 }
 
-static int slot_number(const cz_optim *optim, const char *name)
-{
-    for (int e = 0; e < cz__optim_slot_count(optim); e++)
-        if (strcmp(cz__optim_element_slot(optim, e).name, name) == 0)
-            return e;
-    return -1;
-}
-
 void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, const char *slot,
                            int64_t begin)
 {
     const cz_tensor *tensor = tensor_at(checkpoint, stored);
     if (!slot)
         return (char *)tensor->data + (size_t)begin * cz_dtype_size(tensor->dtype);
-    return cz__optim_slot_address(checkpoint->optim, stored, slot_number(checkpoint->optim, slot),
-                                  begin);
+    return cz__optim_slot_address(checkpoint->optim, stored,
+                                  cz__optim_find_slot(checkpoint->optim, stored, slot), begin);
 }
 
 cz_dtype cz__contents_slot_dtype(const cz_checkpoint *checkpoint, int64_t stored, const char *slot)
 {
-    return cz__optim_slot_dtype(checkpoint->optim, stored, slot_number(checkpoint->optim, slot));
+    return cz__optim_slot_dtype(checkpoint->optim, stored,
+                                cz__optim_find_slot(checkpoint->optim, stored, slot));
 }
 
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored)

@@ -16,13 +16,13 @@
 #include "checkpoint/index.h"
 #include "io/stream.h"
 
-static void begin(cz__text *path, const char *folder)
+static void begin_path(cz__text *path, const char *folder)
 {
     cz__text_cut(path, 0);
     cz__text_print(path, "%s/", folder);
 }
 
-static cz_status end(const cz__text *path)
+static cz_status end_path(const cz__text *path)
 {
     return path->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path") : CZ_OK;
 }
@@ -36,31 +36,31 @@ cz_status cz__generation_path(cz__text *path, const char *folder, int64_t number
 {
     char name[64];
     cz__generation_name(name, number, step);
-    begin(path, folder);
+    begin_path(path, folder);
     cz__text_print(path, "%s", name);
-    return end(path);
+    return end_path(path);
 }
 
 cz_status cz__index_path(cz__text *path, const char *generation)
 {
-    begin(path, generation);
+    begin_path(path, generation);
     cz__text_print(path, "index.json");
-    return end(path);
+    return end_path(path);
 }
 
 cz_status cz__common_path(cz__text *path, const char *generation)
 {
-    begin(path, generation);
+    begin_path(path, generation);
     cz__text_print(path, "common.safetensors");
-    return end(path);
+    return end_path(path);
 }
 
 cz_status cz__part_path(cz__text *path, const char *generation, int rank, int world_size,
                         const char *suffix)
 {
-    begin(path, generation);
+    begin_path(path, generation);
     cz__text_print(path, "rank-%05d-of-%05d.%s", rank, world_size, suffix);
-    return end(path);
+    return end_path(path);
 }
 
 bool cz__part_parse(const char *name, int *rank, int *world_size, const char **suffix)

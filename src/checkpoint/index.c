@@ -106,6 +106,59 @@ cz_dtype cz__index_dtype(const cz__index *index, int64_t stored, const char *slo
 
 /* ---- parameter groups ---- */
 
+static bool says_rule(const cz_state_dict *group)
+{
+    return cz_state_dict_kind(group, "rule") == CZ_STATE_TEXT;
+}
+
+const char *cz__outline_rule_of(const cz_state_dict *optimizer, const cz_state_dict *group)
+{
+    const char *rule = "";
+    if (group && says_rule(group))
+        (void)cz_state_dict_get_text(group, "rule", &rule);
+    else if (optimizer && says_rule(optimizer))
+        (void)cz_state_dict_get_text(optimizer, "rule", &rule);
+    return rule;
+}
+
+/* A group of an outline by its place; NULL: there are no more. What is no dictionary has no
+ * rule. */
+static bool visit_group(const cz_state_dict *optimizer, int64_t place, const cz_state_dict **group)
+{
+    const cz_state_dict *groups;
+    *group = NULL;
+    if (cz_state_dict_kind(optimizer, "param_groups") != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(optimizer, "param_groups", &groups) != CZ_OK ||
+        place >= cz_state_dict_count(groups))
+        return false;
+    const char *key = cz_state_dict_key(groups, place);
+    if (cz_state_dict_kind(groups, key) == CZ_STATE_DICT)
+        (void)cz_state_dict_get_dict(groups, key, group);
+    return true;
+}
+
+const char *cz__outline_only_rule(const cz_state_dict *optimizer)
+{
+    const cz_state_dict *group;
+    const char *only = NULL;
+    for (int64_t g = 0; visit_group(optimizer, g, &group); g++) {
+        const char *rule = cz__outline_rule_of(optimizer, group);
+        if (only && strcmp(rule, only) != 0)
+            return NULL;
+        only = rule;
+    }
+    return only ? only : cz__outline_rule_of(optimizer, NULL);
+}
+
+int cz__outline_version(const cz_state_dict *optimizer)
+{
+    const cz_state_dict *group;
+    for (int64_t g = 0; visit_group(optimizer, g, &group); g++)
+        if (group && says_rule(group))
+            return CZ__VERSION_OF_GROUP_RULES;
+    return CZ__FIRST_VERSION;
+}
+
 static cz_status check_members(const cz__index *index, const char *path, const char *number,
                                const cz_state_dict *group, bool *listed)
 {

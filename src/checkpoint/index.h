@@ -14,7 +14,11 @@
 #include "base/names.h"
 
 /* A rank that saved costs whoever reads the index so many bytes, whatever it holds. */
-enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 128 };
+enum { CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 128 };
+
+/* What is written is of the first version, unless groups have rules of their own, at which older
+ * readers would not look. Marks are of the first. */
+enum { CZ__FIRST_VERSION = 1, CZ__VERSION_OF_GROUP_RULES = 2, CZ__NEWEST_VERSION = 2 };
 
 /* The rule in an outline that was made from a file of torch which does not tell them apart: an
  * optimizer of either takes the state. */
@@ -58,6 +62,13 @@ void cz__index_clear(cz__index *index);
 /* Fill in names and entries from the rest. CZ_ERR_ARGUMENT: a name is there twice;
  * CZ_ERR_MEMORY. */
 cz_status cz__index_complete(cz__index *index);
+
+/* In an outline (NULL: there is none): the rule of a parameter group, its own or the optimizer's;
+ * "": none is said. The one that all groups have, NULL: there are several. Has some group one of
+ * its own, and so which version is it? */
+const char *cz__outline_rule_of(const cz_state_dict *optimizer, const cz_state_dict *group);
+const char *cz__outline_only_rule(const cz_state_dict *optimizer);
+int cz__outline_version(const cz_state_dict *optimizer);
 
 /* Of an index that was read: each member of a parameter group is a parameter, in no group twice.
  * CZ_ERR_FORMAT, CZ_ERR_MEMORY. */

@@ -124,7 +124,7 @@ static cz_status print_optimizer(json_t *root, const cz__index *index)
 static cz_status print(json_t *root, const cz__index *index, json_t *common)
 {
     CZ_TRY(cz__json_set(root, "format", json_string(format_name)));
-    CZ_TRY(cz__json_set(root, "version", json_integer(CZ__INDEX_VERSION)));
+    CZ_TRY(cz__json_set(root, "version", json_integer(cz__outline_version(index->optimizer))));
     CZ_TRY(cz__json_set(root, "library", json_string(cz_version())));
     CZ_TRY(cz__json_set(root, "id", json_string(index->id)));
     CZ_TRY(cz__json_set(root, "generation", json_integer(index->generation)));
@@ -383,10 +383,10 @@ static cz_status parse_head(cz__index *index, const char *path)
         return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%s', wanted '%s'", path,
                         cz__show(format).text, format_name);
     CZ_TRY(cz__json_integer(index->json, path, "version", 1, INT64_MAX, &version));
-    if (version > CZ__INDEX_VERSION)
+    if (version > CZ__NEWEST_VERSION)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "%s: version %" PRId64 " of the format; this library knows up to %d", path,
-                        version, CZ__INDEX_VERSION);
+                        version, CZ__NEWEST_VERSION);
     CZ_TRY(cz__json_text(index->json, path, "id", &id));
     if (strlen(id) != sizeof index->id - 1)
         return cz__fail(CZ_ERR_FORMAT, "%s: its id has %zu characters, wanted %zu", path,

@@ -160,7 +160,7 @@ static cz_status check_mark(const json_t *mark, const cz__index *index, const ch
     if (strcmp(format, "czero checkpoint part") != 0)
         return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%s', wanted 'czero checkpoint part'",
                         path, cz__show(format).text);
-    CZ_TRY(cz__json_integer(mark, path, "version", 1, CZ__INDEX_VERSION, &number));
+    CZ_TRY(cz__json_integer(mark, path, "version", 1, CZ__FIRST_VERSION, &number));
     CZ_TRY(cz__json_text(mark, path, "id", &id));
     if (strcmp(id, index->id) != 0)
         return cz__fail(CZ_ERR_FORMAT,

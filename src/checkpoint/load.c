@@ -15,8 +15,8 @@
 
 /* ---- choosing ---- */
 
-/* With the path, so that it can be looked at, or removed. */
-static void note(cz_checkpoint *c, const cz__generation *g, const char *why)
+/* The sentence has the path, so that the file can be looked at, or removed. */
+static void note_passed_over(cz_checkpoint *c, const cz__generation *g, const char *why)
 {
     cz__text path = {0};
     const char *where = cz__generation_path(&path, c->folder, g->number, g->step) == CZ_OK
@@ -42,7 +42,7 @@ static void note_incomplete(cz__loading *l, const cz__generation *g)
     else
         snprintf(why, sizeof why, "it was never completed: the part of rank %d of %d is missing",
                  g->world_size > 0 ? g->missing : 0, g->world_size);
-    note(l->checkpoint, g, why);
+    note_passed_over(l->checkpoint, g, why);
 }
 
 static void note_the_rest(const cz__loading *l)
@@ -80,7 +80,7 @@ static cz_status try_each(cz__loading *l, const cz__generation *list, int count,
         if (*found || !falls_back(l, status))
             return status;
         *damaged = true;
-        note(c, &list[i], cz_last_error());
+        note_passed_over(c, &list[i], cz_last_error());
         cz__loading_clear(l);
     }
     return CZ_OK;

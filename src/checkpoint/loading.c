@@ -49,6 +49,8 @@ static cz_status read_options(cz__loading *l, const cz_load_options *options,
         l->options.step = CZ_NEWEST;
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_load_result"));
+    if (l->checkpoint->optim)
+        CZ_TRY(cz__optim_check_trained(l->checkpoint->optim, l->call));
     return l->checkpoint->zero ? cz__zero_check_idle(l->checkpoint->zero) : CZ_OK;
 }
 

@@ -120,6 +120,10 @@ cz_status cz__restore(cz__loading *loading);
 /* The slots of a parameter here, in the outline that is loaded; NULL: none. */
 const cz_state_dict *cz__restore_entry(const cz__loading *loading, int64_t place);
 
+/* Is a slot of that entry brought here? Averages are where the parameter has one. */
+bool cz__restore_takes(const cz__loading *loading, int64_t place, const cz_state_dict *entry,
+                       const char *slot);
+
 /* The type of a master in an outline that is loaded, where the file has none, and a value of more
  * bits than here: it is read from that. */
 #define CZ__MASTER_FROM_VALUE "value"

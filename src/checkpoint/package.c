@@ -330,7 +330,7 @@ static cz_status make_folders(cz__package *o)
     return cz__folder_lock(&o->lock, o->folder_file, o->folder, &about);
 }
 
-static cz_status fill(cz__package *o, const cz__package_order *order)
+static cz_status fill_package(cz__package *o, const cz__package_order *order)
 {
     const cz__index *index = order->index;
     cz__text path = {0};
@@ -358,7 +358,7 @@ cz_status cz__package_create(cz__package **out, const cz__package_order *order)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
     (*out)->process = cz__process();
     (*out)->lock = (*out)->folder_file = (*out)->file = -1;
-    return fill(*out, order);
+    return fill_package(*out, order);
 }
 
 bool cz__package_leads(const cz__package *package)
@@ -404,7 +404,7 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
     cz__text text = {0};
     cz__checksum_print(cz__checksum_of(o->part.head, o->part.head_bytes), digits);
     json_t *mark = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:I, s:s, s:O, s:O}", "format",
-                             "czero checkpoint part", "version", CZ__INDEX_VERSION, "id", o->id,
+                             "czero checkpoint part", "version", CZ__FIRST_VERSION, "id", o->id,
                              "generation", (json_int_t)o->generation, "step", (json_int_t)o->step,
                              "rank", o->rank, "world_size", o->world_size, "bytes",
                              (json_int_t)o->part.head_bytes + (json_int_t)o->part.bytes, "header",
@@ -467,7 +467,7 @@ cz_status cz__package_write(cz__package *package)
     return status;
 }
 
-static void *run(void *context)
+static void *write_later(void *context)
 {
     cz__package *package = context;
     while (sem_wait(&package->gate) != 0) /* a signal came */
@@ -485,7 +485,7 @@ cz_status cz__package_start(cz__package *package)
     (void)sem_init(&package->gate, 0, 0); /* cannot fail: not shared, not too large */
     if (!cz__thread_allowed())            /* it is written when it is told to go */
         return CZ_OK;
-    const int error = cz__thread_create(&package->thread, NULL, run, package);
+    const int error = cz__thread_create(&package->thread, NULL, write_later, package);
     package->runs = error == 0;
     return package->runs
                ? CZ_OK
@@ -500,7 +500,7 @@ void cz__package_go(cz__package *package)
     package->goes = true;
     (void)sem_post(&package->gate);
     if (!package->runs)
-        (void)run(package);
+        (void)write_later(package);
 }
 
 static void join(cz__package *package)

@@ -111,8 +111,8 @@ typedef struct dealt_part {
 
 /* And what this rank sees as a number: the same files have the same numbers on all machines that
  * share a folder, a copy has another one. */
-static cz_status look(const cz__placement *p, const cz__input *input, int size, dealt_part *parts,
-                      uint64_t *view)
+static cz_status look_for_parts(const cz__placement *p, const cz__input *input, int size,
+                                dealt_part *parts, uint64_t *view)
 {
     cz__text path = {0};
     cz_status status = CZ_OK;
@@ -169,7 +169,8 @@ static cz_status deal_parts(cz__placement *p, cz_group *group, const cz__input *
     const int count = input->index.world_size, size = cz_group_size(group);
     bool everywhere = true;
     uint64_t view;
-    CZ_TRY(cz__agree(group, look(p, input, size, parts, &view), 0, NULL, "checkpoint: paths"));
+    CZ_TRY(cz__agree(group, look_for_parts(p, input, size, parts, &view), 0, NULL,
+                     "checkpoint: paths"));
     CZ_TRY(cz_all_reduce(group, parts, 2 * (int64_t)count, CZ_I32, CZ_MIN,
                          CZ_LABEL("checkpoint: parts")));
     CZ_TRY(cz__say_alike(group, deal(p, input, size, parts, &everywhere)));

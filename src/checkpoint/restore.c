@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements from the files to where they belong: each rank reads what it owns here, then everybody
  * gets the values (and, with an unsharded optimizer, its state). */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/fingerprint.h"
@@ -32,7 +33,7 @@ static cz_status read_span(cz__loading *l, int64_t place, int64_t begin, int64_t
         CZ_TRY(read(l, place, NULL, begin, end));
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
         const char *slot = cz_state_dict_key(entry, i);
-        if (cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT)
+        if (cz__restore_takes(l, place, entry, slot))
             CZ_TRY(read(l, place, slot, begin, end));
     }
     return CZ_OK;
@@ -64,13 +65,19 @@ static cz_status reach(cz__loading *l, int64_t place, const char *slot, int64_t 
                            cz__restore_slot_in_file(l, place, slot), begin, end);
 }
 
-/* The rule is that of the optimizer here, which was compared: of a file that leaves it open, it is
- * now known. */
+/* Of a file that leaves the rule open it is now known: rules were compared. */
 static cz_status settle_rule(cz__loading *l)
 {
-    const char *rule;
-    CZ_TRY(cz_state_dict_get_text(l->here.optimizer, "rule", &rule));
-    return cz_state_dict_set_text(l->input.index.optimizer, "rule", rule);
+    const cz_optim *optim = l->checkpoint->optim;
+    cz_state_dict *outline = l->input.index.optimizer;
+    if (strcmp(cz__outline_rule_of(outline, NULL), CZ__ADAM_OR_ADAMW) != 0)
+        return CZ_OK;
+    for (int64_t g = 0; g < cz__optim_group_count(optim); g++) {
+        const char *rule = cz__optim_group_rule(optim, g)->name;
+        if (cz__optim_group_param_count(optim, g) > 0)
+            return cz_state_dict_set_text(outline, "rule", rule);
+    }
+    return CZ_OK;
 }
 
 /* Does the file have the value of a parameter in more bits than there are here, and state of it
@@ -106,6 +113,32 @@ static cz_status find_masters(cz__loading *l)
     return CZ_OK;
 }
 
+/* Averages that are there and not here, or the other way. */
+static cz_status note_averages(cz__loading *l)
+{
+    int64_t left_out = 0, begun = 0;
+    for (int64_t p = 0; p < l->here.param_count; p++) {
+        const cz_state_dict *entry = cz__restore_entry(l, p);
+        if (!entry || l->comparison.from[p] < 0)
+            continue;
+        const bool there = cz_state_dict_kind(entry, CZ__AVERAGE) == CZ_STATE_TEXT;
+        const bool here = cz__optim_averages(l->checkpoint->optim, p);
+        left_out += there && !here;
+        begun += here && !there;
+    }
+    if (left_out > 0)
+        cz__text_print(&l->checkpoint->notes,
+                       "averages of %" PRId64 " parameters are left out: the optimizer here was "
+                       "made without option average\n",
+                       left_out);
+    if (begun > 0)
+        cz__text_print(&l->checkpoint->notes,
+                       "averages of %" PRId64 " parameters are not in the file, and begin anew\n",
+                       begun);
+    return l->checkpoint->notes.failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for notes")
+                                       : CZ_OK;
+}
+
 cz_status cz__restore_prepare(cz__loading *l)
 {
     cz_checkpoint *c = l->checkpoint;
@@ -120,6 +153,8 @@ cz_status cz__restore_prepare(cz__loading *l)
         CZ_TRY(cz__load_create(&l->state, c->optim,
                                l->adapted ? l->adapted : l->input.index.optimizer, CZ_MISSING_NONE,
                                true));
+    if (l->comparison.state)
+        CZ_TRY(note_averages(l));
     if (l->comparison.state)
         CZ_TRY(cz__optim_unpack(c->optim));
     return l->placement.views ? cz__windows_reach(l) : read_own(l, reach);
@@ -204,10 +239,10 @@ static cz_status spread_values(cz__loading *l, const cz_shard_map *map, spreadin
 static cz_status spread_slot(cz__loading *l, spreading *s, int e, cz_dtype dtype)
 {
     bool any = false;
-    const char *slot = cz__optim_element_slot(l->checkpoint->optim, e).name;
     for (int64_t i = 0; i < l->here.param_count; i++) {
-        s->include[i] = l->comparison.from[i] >= 0 &&
-                        cz_state_dict_kind(cz__restore_entry(l, i), slot) == CZ_STATE_TEXT &&
+        const char *slot = cz__optim_element_slot(l->checkpoint->optim, i, e).name;
+        s->include[i] = slot && l->comparison.from[i] >= 0 &&
+                        cz__restore_takes(l, i, cz__restore_entry(l, i), slot) &&
                         cz__optim_slot_dtype(l->checkpoint->optim, i, e) == dtype &&
                         cz__contents_address(l->checkpoint, i, slot, 0);
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, slot, 0) : NULL;
@@ -253,7 +288,7 @@ static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading
     return CZ_OK;
 }
 
-/* What nobody has more of in one operation: all elements, of the largest type. */
+/* An upper limit of what one operation moves: all elements, of the largest type. */
 static cz_status have_transfers(const cz__loading *l, spreading *s)
 {
     int64_t elements = 1;

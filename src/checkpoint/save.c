@@ -48,6 +48,8 @@ static void describe_save(cz__description *description, const void *context)
 static cz_status check_request(request *r, const cz_save_options *options)
 {
     CZ_TRY(cz__options_read(&r->options, &cz__save_options, options, "checkpoint save"));
+    if (r->checkpoint->optim)
+        CZ_TRY(cz__optim_check_trained(r->checkpoint->optim, "checkpoint save"));
     if (r->checkpoint->zero)
         CZ_TRY(cz__zero_check_idle(r->checkpoint->zero));
     return cz__common_check(r->options.common);

@@ -163,7 +163,7 @@ static cz_status choose_world_size(const cz__survey *s, int i, int folder, const
 }
 
 /* What cannot be read is an error and not empty: a save takes away what is not complete. */
-static cz_status look(cz__survey *s, int i, int64_t *world_size, bool *indexed)
+static cz_status look_into(cz__survey *s, int i, int64_t *world_size, bool *indexed)
 {
     char name[64];
     cz__generation_name(name, s->list[i].number, s->list[i].step);
@@ -288,7 +288,7 @@ static cz_status complete(cz__survey *s)
     s->mark_count = 0;
     for (int i = 0; i < s->count; i++) {
         bool indexed = false;
-        status = look(s, i, &facts[2 * i], &indexed);
+        status = look_into(s, i, &facts[2 * i], &indexed);
         facts[2 * i + 1] = indexed;
         if (status)
             break;

@@ -51,7 +51,7 @@ static cz_status check_names(const cz__loading *l, const cz__generation *g)
                     l->input.path, index->generation, index->step, index->world_size);
 }
 
-static cz_status find(cz__loading *l, const cz__generation *g)
+static cz_status find_generation(cz__loading *l, const cz__generation *g)
 {
     cz__text path = {0};
     cz_status status = cz__generation_path(&path, l->checkpoint->folder, g->number, g->step);
@@ -160,13 +160,13 @@ static cz_status confirm_own(cz__loading *l)
 
 cz_status cz__loading_confirm(cz__loading *l, const cz__generation *g)
 {
-    CZ_TRY(find(l, g));
+    CZ_TRY(find_generation(l, g));
     return cz__agree(l->checkpoint->group, confirm_own(l), 0, NULL, "checkpoint: confirm");
 }
 
 cz_status cz__loading_open(cz__loading *l, const cz__generation *g)
 {
-    CZ_TRY(find(l, g));
+    CZ_TRY(find_generation(l, g));
     cz_status status = verify_own(l);
     if (!status)
         status = read_dictionaries(l);

@@ -26,6 +26,14 @@ const cz_state_dict *cz__restore_entry(const cz__loading *l, int64_t place)
     return entry;
 }
 
+bool cz__restore_takes(const cz__loading *l, int64_t place, const cz_state_dict *entry,
+                       const char *slot)
+{
+    return cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT &&
+           (strcmp(slot, CZ__AVERAGE) != 0 ||
+            cz__optim_has_slot(l->checkpoint->optim, place, slot));
+}
+
 /* ---- masters ---- */
 /* What has a master there and none here brings it to the value, which then is exact; what has none
  * there, and a value of more bits than here, gets its master from that. */
@@ -187,7 +195,7 @@ static bool enter(walk *w, const char **slot)
             return true;
         for (; w->slot < cz_state_dict_count(w->entry); next_slot(w)) {
             *slot = cz_state_dict_key(w->entry, w->slot);
-            if (cz_state_dict_kind(w->entry, *slot) == CZ_STATE_TEXT)
+            if (cz__restore_takes(l, w->place, w->entry, *slot))
                 return true;
         }
     }

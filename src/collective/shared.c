@@ -46,7 +46,7 @@ static void enlist(block *made)
 }
 
 /* One handle more, if it is here. */
-static block *take(uint64_t id)
+static block *take_block(uint64_t id)
 {
     cz__process_lock_take(&lock);
     block *at = blocks;
@@ -174,7 +174,7 @@ static cz_status have_memory(making *m, block *b)
 }
 
 /* Rank 0. */
-static cz_status make(making *m)
+static cz_status make_block(making *m)
 {
     m->file.id = cz__shared_id();
     m->file.owner = getpid();
@@ -196,7 +196,7 @@ static cz_status make(making *m)
 static cz_status join(making *m)
 {
     void *data = NULL;
-    m->handle->block = take(m->file.id);
+    m->handle->block = take_block(m->file.id);
     if (m->handle->block)
         return CZ_OK;
     CZ_TRY(cz__shared_file_open(&m->file, m->bytes, &data));
@@ -217,7 +217,7 @@ static cz_status make_together(making *m)
 {
     cz_group *group = m->group;
     const bool first = group->rank == 0;
-    CZ_TRY(cz__agree(group, first ? make(m) : CZ_OK, 0, NULL, "shared: memory"));
+    CZ_TRY(cz__agree(group, first ? make_block(m) : CZ_OK, 0, NULL, "shared: memory"));
     CZ_TRY(cz_broadcast(group, &m->file, sizeof m->file, CZ_U8, 0, CZ_LABEL("shared: place")));
     return cz__agree(group, first ? CZ_OK : join(m), 0, NULL, "shared: mapping");
 }

@@ -174,6 +174,10 @@ static cz_status check_in_backward(const cz_ddp *ddp, const cz_in_backward *in_b
                         ddp->bound ? "a sharded optimizer" : "optimizers");
     if (cz__in_backward_is_driven(in_backward))
         return cz__fail(CZ_ERR_STATE, "ddp step_in_backward: another ddp steps them");
+    if (cz__in_backward_has_end(in_backward))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp step_in_backward: the optimizers were made with background, undo or a "
+                        "group, which want an end that passes do not have");
     if (cz__in_backward_model(in_backward) != ddp->model)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "ddp step_in_backward: the optimizers are over another model");

@@ -15,7 +15,8 @@
 
 /* ---- full buckets start ---- */
 
-/* This rank's share of the mean; the last of its parts. */
+/* Weigh a bucket's gradients before they are reduced: add those of the rank's last part to its
+ * parts, or multiply them by this rank's share of the mean, in place. */
 static cz_status weigh(const cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
@@ -37,7 +38,7 @@ static cz_status weigh(const cz_bucket *bucket)
     return CZ_OK;
 }
 
-/* `waits`: and is over when this returns. */
+/* Start the reduction of a bucket; with `waits` it is over when this returns. */
 static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label, bool waits)
 {
     const cz_ddp *ddp = bucket->ddp;
@@ -269,8 +270,8 @@ static void *gradient_of(const cz_ddp *ddp, int64_t param)
     return gradient || cz_tensor_count(cz__model_value(ddp->model, param)) > 0 ? gradient : &empty;
 }
 
-/* Of gradients that nobody made known nothing can be marked, and where the graph is looked at
- * nothing has to be. */
+/* A model without any gradient memory: nothing can be marked, and where unused parameters are
+ * allowed no other check would find that. */
 static void check_any_gradient(cz_ddp *ddp)
 {
     int64_t trained = 0;
@@ -289,7 +290,8 @@ static void check_any_gradient(cz_ddp *ddp)
                                          trained));
 }
 
-/* How many there are to be. Unused here: only the others' marks tell. */
+/* How many marks a parameter needs in this pass. One that this rank does not use needs one more
+ * look, which keeps its bucket open until ranks have told each other what is used. */
 static int marks_of(const cz_ddp *ddp, int64_t param)
 {
     const int uses = ddp->params[param].uses;

@@ -27,8 +27,10 @@ static char line[256];
 static void make_line(void)
 {
     snprintf(line, sizeof line,
-             "czero %s, %s, build type %s, kernels %s (%s in use), backends self, threads",
-             cz_version(), COMPILER, CZ_BUILD_TYPE, LEVELS, cz__cpu_kernels_chosen()->level);
+             "czero %s, %s, build type %s, kernels %s (%s in use), matrix products by %s, backends "
+             "self, threads",
+             cz_version(), COMPILER, CZ_BUILD_TYPE, LEVELS, cz__cpu_kernels_chosen()->level,
+             cz__cpu_matmul_by());
 }
 
 const char *cz_build_info(void)

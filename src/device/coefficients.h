@@ -188,4 +188,19 @@ enum cz__adam_mini_coefficient {
     CZ__ADAM_MINI_DECAY
 };
 
+enum cz__muon_coefficient {
+    CZ__MUON_RATE, /* -lr; of a matrix times what its shape says */
+    CZ__MUON_SIGN,
+    CZ__MUON_TAKE,     /* 1 - momentum: what the buffer takes of the gradient */
+    CZ__MUON_MOMENTUM, /* what Nesterov's look ahead takes of the buffer */
+    CZ__MUON_DECAY,
+    CZ__MUON_EPS,
+    CZ__MUON_STEPS, /* of Newton and Schulz; the next three are of their polynomial */
+    CZ__MUON_A,
+    CZ__MUON_B,
+    CZ__MUON_C,
+    CZ__MUON_ADJUST /* how the shape changes the rate: adjust_lr_fn */
+};
+enum cz__muon_flag { CZ__MUON_NESTEROV = 1 };
+
 #endif

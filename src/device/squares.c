@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Blue, "A portable Fortran program to find the Euclidean norm of a vector", ACM TOMS 4 (1978),
- * without his case for values of all sizes: next to squares above the range of double those below
- * do not count. */
+/* Sums of squares beyond the range of double, by scaling with powers of two: Blue, "A portable
+ * Fortran program to find the Euclidean norm of a vector", ACM TOMS 4 (1978), without his case for
+ * values of all sizes: next to squares above the range of double those below do not count. */
 #include "device/squares.h"
 
 #include <math.h>

@@ -71,7 +71,7 @@ static void begin(cz_work *work)
         all->pairs[r].send.up = all->pairs[r].receive.up = false;
 }
 
-static cz_status tell(cz_work *work)
+static cz_status tell_counts(cz_work *work)
 {
     cz_group *group = work->group;
     for (int r = 0; r < group->size; r++) {
@@ -117,7 +117,7 @@ static cz_status advance(cz_work *work, cz__engine_progress *progress)
     if (!all->told) {
         all->told = true;
         *progress = CZ__MOVED;
-        return tell(work);
+        return tell_counts(work);
     }
     for (int r = 0; r < work->group->size; r++) {
         bool landed;

@@ -113,7 +113,8 @@ static int sent_stream(const view *v, int stream)
     return own->reduces || own->same_to_all ? stream : receiver_of(v);
 }
 
-/* Where pieces begin and end: alike on all ranks, so that of a map may be one's own. */
+/* The region by which a stream is cut into pieces. Cuts are alike on all ranks, so one's own serves
+ * for a map. */
 static const cz__region *shape_of(const view *v, int stream)
 {
     const cz__region *own = &of(v, v->worker)->source;
@@ -166,7 +167,8 @@ static cz_status reduce_into(const view *v, const cz__operation *owner, size_t b
         (int64_t)(bytes / owner->source.element_size), owner->result, out);
 }
 
-/* Has `target` just been read, so that it is in cache? */
+/* Find each rank's data of a run. True if one of them is `target`, which reading then brings into
+ * the cache. */
 static bool collect_sources(const view *v, int stream, const cz__run *run, const char *target)
 {
     bool read = false;
@@ -184,7 +186,8 @@ static bool collect_sources(const view *v, int stream, const cz__run *run, const
     return read;
 }
 
-/* A tile at most: reduced if it has to be, handed on, and what became of it to all ranks. */
+/* A tile of a step, or less: reduce it if it has to be, update it, and copy the new values to all
+ * ranks. */
 static cz_status step_run(const view *v, int stream, const cz__run *run)
 {
     const cz__operation *owner = of(v, stream);
@@ -207,7 +210,8 @@ static cz_status step_run(const view *v, int stream, const cz__run *run)
     return CZ_OK;
 }
 
-/* A tile at most: of all ranks' memory to where the owner wants it, and perhaps on to all. */
+/* A tile, or less: reduce it from all ranks' memory to where the owner wants it, and copy it on to
+ * all ranks if it is for all. */
 static cz_status reduce_run(const view *v, int stream, const cz__run *run)
 {
     const cz__operation *owner = of(v, stream);

@@ -2,8 +2,8 @@
 /* Data by messages, in rounds of a chunk of each stream. Reduce: every rank sends each owner its
  * chunk of the owner's stream, and the owner reduces what it got, in rank order. Exchange: every
  * rank sends each other rank a chunk of what is for it, or of one stream that is for all. In a step
- * the owner updates values as it has reduced a chunk or as that goes to others, and the exchange is
- * of values. Some rounds are under way at once. */
+ * the owner updates the values of a chunk once it is reduced, or as it sends them, and the exchange
+ * carries the new values. Some rounds are under way at once. */
 #include "base/status.h"
 #include "engine/engine.h"
 

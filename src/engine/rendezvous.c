@@ -160,8 +160,8 @@ cz_status cz__rendezvous_set_stock(cz__rendezvous_set *set)
     return CZ_OK;
 }
 
-/* A work that is in no rendezvous goes. Each of the others is in one at most, so one is left; but
- * for those that were called off, which never end. */
+/* A work that is in no rendezvous goes, and one rendezvous of the stock with it. Each other work is
+ * in one at most, so there are enough; those that were called off never end and are not counted. */
 void cz__rendezvous_set_unstock(cz__rendezvous_set *set)
 {
     pthread_mutex_lock(&set->lock);
@@ -177,7 +177,7 @@ static cz__rendezvous **list_of(cz__rendezvous_set *set, uint64_t tag)
     return &set->lists[tag * UINT64_C(0x9e3779b97f4a7c15) >> 58 & (LISTS - 1)];
 }
 
-static cz__rendezvous *find(cz__rendezvous_set *set, uint64_t tag)
+static cz__rendezvous *find_tag(cz__rendezvous_set *set, uint64_t tag)
 {
     cz__rendezvous *rendezvous = *list_of(set, tag);
     while (rendezvous && rendezvous->tag != tag)
@@ -186,7 +186,7 @@ static cz__rendezvous *find(cz__rendezvous_set *set, uint64_t tag)
 }
 
 /* NULL: there is no memory. */
-static cz__rendezvous *begin(cz__rendezvous_set *set, uint64_t tag)
+static cz__rendezvous *begin_tag(cz__rendezvous_set *set, uint64_t tag)
 {
     cz__rendezvous *rendezvous = pop(&set->stock);
     if (!rendezvous)
@@ -197,7 +197,7 @@ static cz__rendezvous *begin(cz__rendezvous_set *set, uint64_t tag)
     return rendezvous;
 }
 
-static void end(cz__rendezvous_set *set, cz__rendezvous *rendezvous)
+static void end_tag(cz__rendezvous_set *set, cz__rendezvous *rendezvous)
 {
     cz__rendezvous **link = list_of(set, rendezvous->tag);
     while (*link != rendezvous)
@@ -206,12 +206,12 @@ static void end(cz__rendezvous_set *set, cz__rendezvous *rendezvous)
     push(&set->stock, rendezvous);
 }
 
-static cz__rendezvous *find_or_begin(cz__rendezvous_set *set, uint64_t tag)
+static cz__rendezvous *find_or_begin_tag(cz__rendezvous_set *set, uint64_t tag)
 {
     pthread_mutex_lock(&set->lock);
-    cz__rendezvous *rendezvous = find(set, tag);
+    cz__rendezvous *rendezvous = find_tag(set, tag);
     if (!rendezvous)
-        rendezvous = begin(set, tag);
+        rendezvous = begin_tag(set, tag);
     pthread_mutex_unlock(&set->lock);
     return rendezvous;
 }
@@ -298,8 +298,8 @@ static claim claim_of(const cz__header *header)
     return c;
 }
 
-/* Whom that was the last thing to wait for it tells; but for those that watch it, who look once
- * more when they stop. */
+/* Tell the ranks that may have waited for nothing but this; those that are watching will see it,
+ * for they look once more when they stop. */
 static void notify_others(const cz_work *work, bool finished)
 {
     const cz__ranks *ranks = &work->group->rendezvous->ranks;
@@ -321,7 +321,8 @@ static void set_waiting(cz_work *work, bool waits)
     seat->waits = waits;
 }
 
-/* NULL: not yet. The last rank to part from what was there comes itself, and then notifies. */
+/* The rendezvous in the ring, NULL as long as an earlier operation is in it. The last rank to part
+ * from that comes here itself, and then notifies. */
 static cz__rendezvous *wait_in_ring(cz_work *work)
 {
     cz__rendezvous *rendezvous = in_ring(work, work->sequence);
@@ -334,7 +335,8 @@ static cz__rendezvous *wait_in_ring(cz_work *work)
     return is_free(work, rendezvous) ? rendezvous : NULL;
 }
 
-/* In the host's memory; of a step it pays to be made in place. The same on all ranks that agree. */
+/* Are the data small enough to travel with the header? Only from the host's memory; a step is
+ * better made in place. All ranks that agree on an operation agree on this. */
 static bool is_small(const cz_work *work)
 {
     return is_of_ring(work) && !work->operation.update &&
@@ -373,7 +375,7 @@ cz_status cz__rendezvous_come(cz_work *work)
         if (!rendezvous)
             return CZ_OK;
     } else {
-        rendezvous = find_or_begin(set, tag);
+        rendezvous = find_or_begin_tag(set, tag);
         if (!rendezvous)
             return cz__fail(CZ_ERR_MEMORY, "rank %d: meetings that were called off took the memory",
                             work->group->rank);
@@ -400,7 +402,7 @@ void cz__rendezvous_part(cz_work *work)
     if (atomic_fetch_add(&rendezvous->gone, 1) + 1 < work->group->size)
         return; /* the rendezvous may be another one's by now */
     pthread_mutex_lock(&set->lock);
-    end(set, rendezvous);
+    end_tag(set, rendezvous);
     pthread_mutex_unlock(&set->lock);
 }
 

@@ -70,7 +70,7 @@ static void tell_cores(char *part)
         atomic_store_explicit(&cores_of(part)[k], words[k], memory_order_relaxed);
 }
 
-/* Of a rank, none as long as it has not told, and into those of all. */
+/* How many cores a rank has told, 0 as long as it has told none; they are added to those of all. */
 static int count_cores(char *part, uint64_t *all)
 {
     int count = 0;
@@ -82,8 +82,9 @@ static int count_cores(char *part, uint64_t *all)
     return count;
 }
 
-/* With a core for each rank there is nobody to give it to; else the rank that is awaited may need
- * it. Each may be bound to one of its own, so it is about the cores of all. */
+/* How long a rank that waits looks before it gives up its core. If there is a core for each rank
+ * nobody else needs it; otherwise the rank that is awaited may. A rank may be bound to a core of
+ * its own, so the cores of all ranks are counted. */
 static double spin_seconds(const cz_group *group)
 {
     const double ALONE = 100e-6, SHARED = 1e-6;
@@ -185,7 +186,7 @@ static void destroy(cz__window **window)
     *window = NULL;
 }
 
-/* NULL: no memory. Without parts: it is of no use. */
+/* NULL: no memory. A window without parts is of no use. */
 static cz__window *create(const cz_group *group)
 {
     bool useless = false;
@@ -254,7 +255,8 @@ static cz__pace *pace_of(const cz_work *work)
                                        (operation->update ? 4 : 0)];
 }
 
-/* The faster one; at first, and at times later on, the other one. */
+/* Should stores go past the caches? The faster way is taken; at first, and now and then later, the
+ * other one is tried. */
 static bool to_stream(const cz_work *work)
 {
     enum { FIRST = 4, PROBE = 16 };
@@ -267,7 +269,7 @@ static bool to_stream(const cz_work *work)
     return (pace->seconds[1] < pace->seconds[0]) != (count % PROBE == 0);
 }
 
-/* Slower ones count less: something came between. */
+/* A slower operation counts less than a faster one: something may have come between. */
 void cz__window_note(const cz_work *work)
 {
     const cz__window_run *run = cz__run_of(work);
@@ -278,7 +280,8 @@ void cz__window_note(const cz_work *work)
     *pace = *pace == 0 || now < *pace ? now : *pace + (now - *pace) / 8;
 }
 
-/* Between machines nothing is saved there. (Nor is memory shared between them.) */
+/* Does each pair of ranks exchange data of its own? Between machines the window saves nothing then.
+ * (Shared values are on one machine anyway.) */
 static bool goes_in_pairs(const cz__operation *operation)
 {
     return operation->shared_values || (!operation->reduces && !operation->same_to_all);

@@ -6,9 +6,9 @@
  *
  * Small data are in the box with the header, so that all are there with the verdict: every rank
  * adds up what it wants itself, and copies what others have for all. In a step each owner updates
- * its elements and puts what becomes of them into its box: one more look, and that is all.
+ * its elements and puts the new values into its box, where the others find them with one more look.
  *
- * A line of the cache takes its time from core to core, so what is looked at is in few of them. */
+ * A cache line takes its time from core to core, so what ranks look at is in few lines. */
 #include <stddef.h>
 
 #include "base/prefetch.h"

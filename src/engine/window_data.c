@@ -40,13 +40,13 @@ static cz__lane_flags *mine(const cz_work *work)
     return cz__window_flags(work, work->group->rank);
 }
 
-static void set(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
+static void raise_flag(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
 {
     atomic_store_explicit(flag, cz__run_of(work)->use << 32 | rounds, memory_order_release);
 }
 
-/* A flag is of this use or of one shortly before: which is ahead, their difference says, also where
- * the uses' lower 32 bits begin again. */
+/* A flag is of this use of the lane or of one shortly before. The difference says which is ahead,
+ * also where the lower 32 bits of the number of uses wrap around. */
 static bool has_reached(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
 {
     const uint64_t wanted = cz__run_of(work)->use << 32 | rounds;
@@ -62,8 +62,8 @@ static bool all_here(const cz_work *work, bool (*let)(const cz_work *, int))
     return true;
 }
 
-/* Rank 0 cannot see whether the lane is free on other machines: those who use it next wait for
- * that. */
+/* Rank 0 cannot see whether the lane is free on other machines, so those who use it next wait until
+ * it is. */
 static bool lets_take(const cz_work *work, int r)
 {
     return atomic_load_explicit(&cz__window_flags(work, r)->ended, memory_order_acquire) >=
@@ -76,7 +76,7 @@ static bool is_reusable(const cz_work *work, _Atomic uint64_t *flag, uint32_t ro
     return round < CZ__LANE_ROUNDS || has_reached(work, flag, round - CZ__LANE_ROUNDS + 1);
 }
 
-/* What others send from elsewhere comes into slots of the round, too. */
+/* A round may be opened when its slots are free; what other machines send comes into them, too. */
 static bool lets_open(const cz_work *work, int r)
 {
     cz__lane_flags *its = cz__window_flags(work, r);
@@ -98,7 +98,7 @@ static bool lets_reduce(const cz_work *work, int r)
            is_reusable(work, &cz__window_flags(work, r)->copied, cz__run_of(work)->reduced);
 }
 
-/* Who here has what rank r gives, and is it there? */
+/* The rank of this machine that has what rank r gives: itself, or its leader here. */
 static int holder_of(const cz_work *work, int r)
 {
     const int leader = topology_of(work)->leader[r];
@@ -148,7 +148,8 @@ static cz_status put_terms(const cz_work *work, const cz__chunk *chunk, char *sl
     return CZ_OK;
 }
 
-/* `fresh`: this rank has not read the memory that it writes. */
+/* Copy a chunk from a slot to where it belongs. `fresh`: this rank has not just read that
+ * memory. */
 static cz_status take(const cz_work *work, const cz__region *region, const cz__chunk *chunk,
                       const char *from, bool fresh)
 {
@@ -169,7 +170,7 @@ static char *result_slot(const cz_work *work, uint32_t round)
 
 /* ---- messages between machines ---- */
 
-/* To the other ranks of this machine, of what is for all. */
+/* Count what the other ranks of this machine copy of a result that is for all. */
 static void count_handed_over(const cz_work *work, size_t chunk_bytes)
 {
     const size_t bytes = cz__bytes_here(cz__region_taken(&work->operation), chunk_bytes);
@@ -177,7 +178,8 @@ static void count_handed_over(const cz_work *work, size_t chunk_bytes)
         cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, bytes);
 }
 
-/* What is for all, to those and once to each other machine. */
+/* Hand over a result that is for all: to the ranks of this machine, and once to each other
+ * machine. */
 static cz_status send_result(cz_work *work, uint32_t round, const char *data, size_t chunk_bytes)
 {
     const cz__topology *topology = topology_of(work);
@@ -245,8 +247,8 @@ static cz_status all_sends_landed(cz_work *work, bool *all)
 
 /* ---- open a round ---- */
 
-/* This rank's part of one stream that goes to one rank: what it uses itself, for that rank's sum
- * too, can stay where it is. */
+/* Give this rank's part of the stream that goes to rank r. What this rank reads itself, for the sum
+ * of rank r too, can stay where it is; the rest goes into a slot. */
 static cz_status open_leaf(cz_work *work, int r, const cz__chunk *chunk)
 {
     const bool reduces = work->operation.reduces;
@@ -277,7 +279,7 @@ static cz_status open_leaf(cz_work *work, int r, const cz__chunk *chunk)
     return CZ_OK;
 }
 
-/* Of what is for all: this rank's own, or what it makes of it now. */
+/* Give what is for all: this rank's own data, or in a step the values that it updates now. */
 static cz_status open_own(cz_work *work, const cz__chunk *chunk)
 {
     const uint32_t round = cz__run_of(work)->published;
@@ -330,7 +332,7 @@ static cz_status open_round(cz_work *work, bool *moved)
     CZ_TRY(open_streams(work, &any));
     run->all_published = !any;
     if (any)
-        set(work, &mine(work)->published, ++run->published);
+        raise_flag(work, &mine(work)->published, ++run->published);
     return CZ_OK;
 }
 
@@ -359,9 +361,9 @@ static cz_status combine(cz_work *work, bool *moved)
     return CZ_OK;
 }
 
-/* What is reduced is in the target, and in the slot, too, if others want it. Where stores go past
- * the caches the target has it first; else it goes through the slot unless it is best written in
- * place. */
+/* Reduce into the target, and into the slot, too, if others want the result. Where stores go past
+ * the caches the target comes first; otherwise the slot does, unless nobody else wants the result
+ * and it can be written in place. */
 static cz_status reduce_chunk(cz_work *work, const cz__chunk *target, char *slot)
 {
     const cz__operation *operation = &work->operation;
@@ -379,7 +381,8 @@ static cz_status reduce_chunk(cz_work *work, const cz__chunk *target, char *slot
     return take(work, &operation->target, target, slot, fresh);
 }
 
-/* Reduced, updated piece by piece, and what became of it to the others, if they want it. */
+/* In a step: reduce a chunk, update it piece by piece, and give the new values to the others, if
+ * they want them. */
 static cz_status step_chunk(cz_work *work, const cz__chunk *target, char *slot)
 {
     const cz__operation *operation = &work->operation;
@@ -421,7 +424,7 @@ static cz_status reduce(cz_work *work, bool *moved)
     *moved = true;
     if (next_chunk(work, &work->operation.target, &run->result, &target))
         CZ_TRY(reduce_own(work, &target));
-    set(work, &mine(work)->reduced, ++run->reduced);
+    raise_flag(work, &mine(work)->reduced, ++run->reduced);
     return CZ_OK;
 }
 
@@ -444,7 +447,7 @@ static cz_status land(cz_work *work, bool *moved)
         if (bytes > 0)
             count_handed_over(work, bytes);
     }
-    set(work, &mine(work)->landed, ++run->landed);
+    raise_flag(work, &mine(work)->landed, ++run->landed);
     return CZ_OK;
 }
 
@@ -457,7 +460,7 @@ static void cut_copies(cz_work *work)
                                    &run->peers[r].received);
     run->all_copied = !run->copying;
     if (run->all_copied)
-        set(work, &mine(work)->copied, END);
+        raise_flag(work, &mine(work)->copied, END);
 }
 
 static const char *given_by(const cz_work *work, int r)
@@ -482,7 +485,8 @@ static cz_status copy_from(cz_work *work, int r)
     return CZ_OK;
 }
 
-/* Of a round that this rank has opened, or in which it gives nothing. */
+/* Copy what this rank gives to itself, of a round that it has opened or in which it gives
+ * nothing. */
 static cz_status keep_own(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
@@ -495,7 +499,7 @@ static cz_status keep_own(cz_work *work)
     return take(work, &operation->target, to, from->data, true);
 }
 
-/* From every rank that has got there; ranks begin with different ones. */
+/* Copy from every rank that has come to this round; ranks begin with different ones. */
 static cz_status copy_round(cz_work *work, bool *moved)
 {
     cz__window_run *run = cz__run_of(work);
@@ -520,7 +524,7 @@ static cz_status copy_round(cz_work *work, bool *moved)
     *moved = true;
     CZ_TRY(keep_own(work));
     run->copying = false;
-    set(work, &mine(work)->copied, ++run->copied);
+    raise_flag(work, &mine(work)->copied, ++run->copied);
     return CZ_OK;
 }
 
@@ -600,10 +604,10 @@ static void leave_lane(cz_work *work)
 static void finish(cz_work *work)
 {
     cz__lane_flags *flags = mine(work);
-    set(work, &flags->published, END);
-    set(work, &flags->reduced, END);
-    set(work, &flags->copied, END);
-    set(work, &flags->landed, END);
+    raise_flag(work, &flags->published, END);
+    raise_flag(work, &flags->reduced, END);
+    raise_flag(work, &flags->copied, END);
+    raise_flag(work, &flags->landed, END);
     leave_lane(work);
     cz__window_note(work);
 }

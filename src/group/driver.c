@@ -276,8 +276,8 @@ static void hear_all(cz_work *work)
     work->meeting.asks = work->meeting.agreed && cz__engines_grant(work);
 }
 
-/* An engine that its own backend refuses: the others need what this operation did without so
- * far. */
+/* The backend refuses what its own collective was to do. Another engine takes the operation, which
+ * needs the meeting of ranks that it did without so far. */
 static void refuse(cz_work *work)
 {
     work->phase = CZ__PHASE_BEGIN;

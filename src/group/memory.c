@@ -32,7 +32,7 @@ size_t cz__group_bytes(int size, bool first, bool in_process)
 }
 
 /* As new, as far as it is read before it is written. */
-static cz_work *prepare(cz_group *group, cz_work *work)
+static cz_work *clear_work(cz_group *group, cz_work *work)
 {
     memset(work, 0, offsetof(cz_work, sentence));
     work->group = group;
@@ -110,7 +110,7 @@ cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
         group->idle_works = work->next;
     else
         work = create_work(group);
-    return work ? prepare(group, work) : NULL;
+    return work ? clear_work(group, work) : NULL;
 }
 
 /* Who uses the spare work gives it back when its operation has ended: the header then tells all
@@ -127,7 +127,7 @@ cz_work *cz__group_take_spare(cz_group *group)
 {
     cz_work *work = group->spare;
     group->spare = NULL;
-    return work ? prepare(group, work) : NULL;
+    return work ? clear_work(group, work) : NULL;
 }
 
 void cz__work_unreference(cz_work *work)

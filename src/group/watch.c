@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations that take long: a line that says whom they wait for, and later the end of the
- * group. */
+/* Operations that take long: a line in the log says whom they wait for; later the group is
+ * broken. */
 #include <math.h>
 #include <stdio.h>
 

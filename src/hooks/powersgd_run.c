@@ -250,7 +250,7 @@ static int orthogonalise(const cz__powersgd_iteration *it, const cz__low_rank *m
     return cz__orthogonalise(it->dtype, m->cols, m->rank, m->q, epsilon_for(it, m->rank));
 }
 
-static void set(cz_dtype dtype, void *numbers, int64_t i, float value)
+static void set_number(cz_dtype dtype, void *numbers, int64_t i, float value)
 {
     if (dtype == CZ_F64)
         ((double *)numbers)[i] = (double)value;
@@ -286,7 +286,7 @@ static void to_columns(cz_dtype dtype, const float *numbers, const cz__low_rank 
 {
     for (int64_t j = 0; j < m->cols; j++)
         for (int k = 0; k < m->rank; k++)
-            set(dtype, m->q, k * m->cols + j, numbers[j * m->rank + k]);
+            set_number(dtype, m->q, k * m->cols + j, numbers[j * m->rank + k]);
 }
 
 /* All from one seed, in order. */
@@ -333,8 +333,8 @@ static void refill(const cz__powersgd_iteration *it, const cz__powersgd_item *it
         if (!is_lost(it->dtype, column, m->cols))
             continue;
         for (int64_t j = 0; j < m->cols; j++)
-            set(it->dtype, column, j,
-                cz_random_normal(it->s->options.seed, item->stream, first | (uint64_t)j));
+            set_number(it->dtype, column, j,
+                       cz_random_normal(it->s->options.seed, item->stream, first | (uint64_t)j));
     }
     (void)orthogonalise(it, m);
 }

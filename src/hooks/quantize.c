@@ -100,7 +100,7 @@ static cz_status take_memory(quantized *z)
                         cz__bucket_buffer(z->bucket), count);
 }
 
-static cz_status run(cz_bucket *bucket, int64_t rows, int64_t width)
+static cz_status quantize_rows(cz_bucket *bucket, int64_t rows, int64_t width)
 {
     void *memory;
     cz_group *group = cz__bucket_group(bucket);
@@ -128,7 +128,7 @@ static cz_status run(cz_bucket *bucket, int64_t rows, int64_t width)
 
 cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket)
 {
-    return run(bucket, 1, cz__bucket_count(bucket));
+    return quantize_rows(bucket, 1, cz__bucket_count(bucket));
 }
 
 static int64_t width_of(const void *state)
@@ -136,11 +136,11 @@ static int64_t width_of(const void *state)
     return state ? *(const int64_t *)state : DEFAULT_WIDTH;
 }
 
-/* A full row more where the rows are full, as in PyTorch. */
+/* One row beyond the full ones, even if it is empty, as in PyTorch. */
 static cz_status per_channel(void *state, cz_bucket *bucket)
 {
     const int64_t width = width_of(state);
-    return run(bucket, cz__bucket_count(bucket) / width + 1, width);
+    return quantize_rows(bucket, cz__bucket_count(bucket) / width + 1, width);
 }
 
 static void describe_hook(cz__description *description, const cz_hook *hook, int64_t pass)

@@ -75,7 +75,7 @@ static cz_status unknown(const char *name)
                     names);
 }
 
-static const known_hook *find(const char *name)
+static const known_hook *find_known(const char *name)
 {
     for (int k = 0; k < HOOKS; k++)
         if (strcmp(hooks[k].name, name) == 0 ||
@@ -84,7 +84,7 @@ static const known_hook *find(const char *name)
     return NULL;
 }
 
-static cz_status fill(cz_hook *hook, const known_hook *e, const cz_model *model, void *state)
+static cz_status fill_hook(cz_hook *hook, const known_hook *e, const cz_model *model, void *state)
 {
     *hook = (cz_hook)CZ_HOOK_INIT;
     hook->name = e->name;
@@ -107,9 +107,9 @@ cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, vo
     if (!out || !name)
         return cz__fail(CZ_ERR_ARGUMENT, "hook_find: %s is NULL", out ? "name" : "out");
     CZ_TRY(cz__options_check_size(out->size, "cz_hook"));
-    const known_hook *e = find(name);
+    const known_hook *e = find_known(name);
     cz_hook hook;
-    CZ_TRY(e ? fill(&hook, e, model, state) : unknown(name));
+    CZ_TRY(e ? fill_hook(&hook, e, model, state) : unknown(name));
     if (hook.release && out->size < offsetof(cz_hook, release) +
                                         sizeof hook.release) { /* nobody could release its state */
         hook.release(hook.state);
@@ -138,12 +138,12 @@ cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *stat
     char both[48];
     if (!ddp || !name)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s is NULL", ddp ? "name" : "ddp");
-    const known_hook *e = find(name);
+    const known_hook *e = find_known(name);
     if (!e)
         return unknown(name);
     if (e->overlap)
         return register_step(ddp, e->name, state, e->overlap);
-    CZ_TRY(fill(&hook, e, cz__ddp_model(ddp), state));
+    CZ_TRY(fill_hook(&hook, e, cz__ddp_model(ddp), state));
     const cz_hook *inner = cz__hook_inner(&hook);
     if (inner) { /* compared between ranks, too */
         snprintf(both, sizeof both, "%s(%s)", hook.name, inner->name);

@@ -469,7 +469,7 @@ static cz_status judge_damage(void *context)
     return problem(cz_last_error(), context);
 }
 
-static void tell(const verifying *v, uint64_t done, uint64_t total)
+static void tell_progress(const verifying *v, uint64_t done, uint64_t total)
 {
     if (v->options.progress)
         v->options.progress(done, total, v->options.context);
@@ -522,10 +522,10 @@ static cz_status verify_generation(verifying *v)
     cz_state_dict *common = NULL;
     cz__input *input = &v->archive->input;
     const int ranks = input->index.world_size;
-    tell(v, 0, (uint64_t)ranks);
+    tell_progress(v, 0, (uint64_t)ranks);
     for (int k = 0; k < ranks; k++) {
         CZ_TRY(verify_part(v, k));
-        tell(v, (uint64_t)k + 1, (uint64_t)ranks);
+        tell_progress(v, (uint64_t)k + 1, (uint64_t)ranks);
     }
     v->result.checksums++; /* the index's */
     CZ_TRY(verify_dictionary(v, cz__input_common(input, &common), &common));
@@ -549,7 +549,7 @@ static cz_status verify_files(verifying *v, const cz__bundle *b)
     for (int f = 0; f < b->count; f++)
         v->result.bytes += cz__safetensors_data_begin(b->files[f].header) +
                            cz__safetensors_data_bytes(b->files[f].header);
-    tell(v, 0, v->result.bytes);
+    tell_progress(v, 0, v->result.bytes);
     for (int f = 0; f < b->count; f++) {
         cz__reader *reader;
         cz_status status = cz__reader_open(&reader, b->files[f].path);
@@ -558,7 +558,7 @@ static cz_status verify_files(verifying *v, const cz__bundle *b)
             status = cz__reader_checksum(reader, 0, bytes, &ignored);
             cz__reader_close(&reader);
             done += bytes;
-            tell(v, done, v->result.bytes);
+            tell_progress(v, done, v->result.bytes);
         }
         CZ_TRY(judge(v, status));
     }

@@ -103,7 +103,7 @@ static cz_status list_buffers(sorting *s)
 }
 
 /* 1 if the tensor is of this kind, and then it is in *to; else 0. */
-static int64_t take(const sorting *s, kind k, const cz__safetensors_entry *e, cz__stored *to)
+static int64_t take_entry(const sorting *s, kind k, const cz__safetensors_entry *e, cz__stored *to)
 {
     if (kind_of(s, e) != k)
         return 0;
@@ -123,15 +123,15 @@ static int64_t append(const sorting *s, kind k, cz__stored *to)
     int64_t count = 0;
     if (b->torch)
         for (int64_t i = 0; i < b->torch->count; i++)
-            count += take(s, k, &b->torch->tensors[i].form, to + count);
+            count += take_entry(s, k, &b->torch->tensors[i].form, to + count);
     for (int f = 0; f < b->count; f++)
         for (int64_t i = 0; i < cz__safetensors_count(b->files[f].header); i++)
-            count += take(s, k, cz__safetensors_entry_at(b->files[f].header, i), to + count);
+            count += take_entry(s, k, cz__safetensors_entry_at(b->files[f].header, i), to + count);
     return count;
 }
 
 /* Parameters first, as an index has them. */
-static void fill(const sorting *s, cz__index *index)
+static void fill_index(const sorting *s, cz__index *index)
 {
     index->param_count = append(s, PARAMETER, index->stored);
     index->buffer_count = append(s, BUFFER, index->stored + index->param_count);
@@ -263,7 +263,7 @@ static cz_status build_index(sorting *s, cz__index *index)
         return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a table of %" PRId64 " tensors", b->path,
                         count);
     if (has_model(b))
-        fill(s, index);
+        fill_index(s, index);
     else
         fill_from_here(s, index);
     CZ_TRY(read_outline(b, index));

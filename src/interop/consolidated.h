@@ -14,7 +14,8 @@
 #define CZ__CONSOLIDATED_STATE "optimizer/" /* and the slot, a slash, the parameter's name */
 #define CZ__CONSOLIDATED_COMMON "common/"   /* and the path in the dictionary */
 #define CZ__CONSOLIDATED_FORMAT "czero consolidated"
-enum { CZ__CONSOLIDATED_VERSION = 1 };
+/* What is read; what is written is as cz__outline_version() says. */
+enum { CZ__CONSOLIDATED_VERSION = 2 };
 
 static inline bool cz__begins_with(const char *text, const char *beginning)
 {

@@ -82,8 +82,8 @@ typedef struct checking {
     cz__text name;
 } checking;
 
-static cz_status say(checking *k, const char *format, ...) CZ_PRINTF(2, 3);
-static cz_status say(checking *k, const char *format, ...)
+static cz_status say_problem(checking *k, const char *format, ...) CZ_PRINTF(2, 3);
+static cz_status say_problem(checking *k, const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -118,13 +118,13 @@ static cz_status check_seam(checking *k, const char *name, int64_t at, const cov
 {
     const int64_t again = next->end < at ? next->end : at; /* up to here */
     if (next->begin > at)
-        return say(k, "%s: elements %" PRId64 " to %" PRId64 " are in no part", cz__show(name).text,
-                   at, next->begin - 1);
+        return say_problem(k, "%s: elements %" PRId64 " to %" PRId64 " are in no part",
+                           cz__show(name).text, at, next->begin - 1);
     if (next->begin < again)
-        return say(k,
-                   "%s: elements %" PRId64 " to %" PRId64
-                   " are there more than once, again in the part of rank %d",
-                   cz__show(name).text, next->begin, again - 1, next->rank);
+        return say_problem(k,
+                           "%s: elements %" PRId64 " to %" PRId64
+                           " are there more than once, again in the part of rank %d",
+                           cz__show(name).text, next->begin, again - 1, next->rank);
     return CZ_OK;
 }
 
@@ -139,8 +139,9 @@ static cz_status check_one(checking *k, const char *name, int64_t count)
         at = range->end > at ? range->end : at;
     }
     if (at > count)
-        return say(k, "%s: the parts have elements up to %" PRId64 ", the index has %" PRId64,
-                   cz__show(name).text, at, count);
+        return say_problem(k,
+                           "%s: the parts have elements up to %" PRId64 ", the index has %" PRId64,
+                           cz__show(name).text, at, count);
     return check_seam(k, name, at, &(covered){.begin = count, .end = count});
 }
 
@@ -175,8 +176,8 @@ cz_status cz__coverage_check(cz__coverage *c, const cz__index *index, cz__covera
             goto done;
     }
     if (k.matched != c->count)
-        status = say(&k, "%" PRId64 " tensors of the parts belong to nothing in the index",
-                     c->count - k.matched);
+        status = say_problem(&k, "%" PRId64 " tensors of the parts belong to nothing in the index",
+                             c->count - k.matched);
 done:
     cz__text_clear(&k.name);
     return status;

@@ -76,7 +76,7 @@ void cz__dcp_close(cz__dcp **dcp)
 }
 
 /* A table, paid for. */
-static cz_status have(cz__dcp *d, void *table, int64_t count, size_t size)
+static cz_status have_table(cz__dcp *d, void *table, int64_t count, size_t size)
 {
     void **to = table;
     CZ_TRY(cz__budget_spend(&d->budget, (uint64_t)count * size, "tables of what it names"));
@@ -170,7 +170,7 @@ static cz_status see_file(cz__dcp *d, cz__dcp_file *file)
 static cz_status list_files(reading *r, const char **names)
 {
     cz__dcp *d = r->d;
-    CZ_TRY(have(d, &d->files, r->count, sizeof *d->files));
+    CZ_TRY(have_table(d, &d->files, r->count, sizeof *d->files));
     for (int64_t i = 0; i < r->count; i++)
         d->files[i].name = names[i];
     if (r->count > 0)
@@ -243,8 +243,8 @@ static cz_status list_stored(reading *r, const cz__pickle_value *storage)
 {
     const char **files = NULL;
     r->count = cz__pickle_dict_count(storage);
-    CZ_TRY(have(r->d, &r->list, r->count, sizeof *r->list));
-    CZ_TRY(have(r->d, &files, r->count, sizeof *files));
+    CZ_TRY(have_table(r->d, &r->list, r->count, sizeof *r->list));
+    CZ_TRY(have_table(r->d, &files, r->count, sizeof *files));
     cz_status status = CZ_OK;
     for (int64_t i = 0; i < r->count && !status; i++)
         status = read_stored(r, cz__pickle_item(r->p, storage, 2 * i),
@@ -422,8 +422,8 @@ static cz_status add_tensor(const reading *r, cz__dcp_entry *e)
     CZ_TRY(read_form(r, t, e->about, &count));
     if (!chunks || chunks->kind != CZ__PICKLE_LIST)
         return cz__dcp_refuse(r->d, "tensor '%s' has no list of chunks", cz__show(e->name).text);
-    CZ_TRY(have(r->d, &t->chunks, chunks->count, sizeof *t->chunks));
-    CZ_TRY(have(r->d, &t->boxes, chunks->count * 2 * t->form.dimensions, sizeof *t->boxes));
+    CZ_TRY(have_table(r->d, &t->chunks, chunks->count, sizeof *t->chunks));
+    CZ_TRY(have_table(r->d, &t->boxes, chunks->count * 2 * t->form.dimensions, sizeof *t->boxes));
     for (int64_t i = 0; i < chunks->count; i++)
         CZ_TRY(add_chunk(r, t, cz__pickle_item(r->p, chunks, i)));
     return check_cover(r, t, count);
@@ -439,7 +439,7 @@ static int by_name(const void *left, const void *right)
 static cz_status list_names(const reading *r, const cz__pickle_value *names)
 {
     cz__dcp *d = r->d;
-    CZ_TRY(have(d, &d->entries, cz__pickle_dict_count(names), sizeof *d->entries));
+    CZ_TRY(have_table(d, &d->entries, cz__pickle_dict_count(names), sizeof *d->entries));
     for (int64_t i = 0; i < names->count; i += 2) {
         const cz__pickle_value *name = cz__pickle_item(r->p, names, i);
         if (name->kind != CZ__PICKLE_TEXT || !name->text[0])
@@ -533,7 +533,7 @@ static cz_status list_parts(cz__dcp *d)
     int64_t count = 0;
     for (int64_t i = 0; i < d->entry_count; i++)
         count += d->entries[i].tensor < 0 ? 1 : d->tensors[d->entries[i].tensor].chunk_count;
-    CZ_TRY(have(d, &d->parts, count, sizeof *d->parts));
+    CZ_TRY(have_table(d, &d->parts, count, sizeof *d->parts));
     for (int64_t i = 0; i < d->entry_count; i++) {
         const cz__dcp_entry *e = &d->entries[i];
         const cz__dcp_tensor *t = e->tensor < 0 ? NULL : &d->tensors[e->tensor];

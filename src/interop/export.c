@@ -73,8 +73,10 @@ static cz_status read_request(cz__exporting *e, const char *path, const cz_expor
     if (e->options.parameters_only && e->options.common)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "checkpoint export: parameters_only, and a common dictionary");
+    if (e->checkpoint->optim && !e->options.parameters_only)
+        CZ_TRY(cz__optim_check_trained(e->checkpoint->optim, "checkpoint export"));
     if (e->checkpoint->zero)
-        CZ_TRY(cz__zero_check_idle(e->checkpoint->zero));
+        CZ_TRY(cz__zero_come_to_rest(e->checkpoint->zero));
     return cz__common_check(e->options.common);
 }
 
@@ -96,7 +98,7 @@ static cz_status prepare_export(cz__exporting *e)
 }
 
 /* Rank 0's files, which all ranks find. */
-static cz_status make(cz__exporting *e)
+static cz_status make_files(cz__exporting *e)
 {
     cz_group *group = e->checkpoint->group;
     const cz_status made = cz_group_rank(group) == 0 ? cz__exporting_make(e) : CZ_OK;
@@ -110,7 +112,7 @@ static cz_status make(cz__exporting *e)
 static cz_status write(cz__exporting *e)
 {
     cz_group *group = e->checkpoint->group;
-    CZ_TRY(make(e));
+    CZ_TRY(make_files(e));
     CZ_TRY(cz__agree(group, cz__exporting_write(e), 0, NULL, "checkpoint: write"));
     cz_status published = cz_group_rank(group) == 0 ? cz__exporting_confirm(e) : CZ_OK;
     if (published == CZ_OK && cz_group_rank(group) == 0)

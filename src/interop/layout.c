@@ -149,7 +149,7 @@ static cz_status describe_file(const laying *l, json_t *root)
 {
     json_t *optimizer = NULL, *common;
     CZ_TRY(cz__json_set(root, "format", json_string(CZ__CONSOLIDATED_FORMAT)));
-    CZ_TRY(cz__json_set(root, "version", json_integer(CZ__CONSOLIDATED_VERSION)));
+    CZ_TRY(cz__json_set(root, "version", json_integer(cz__outline_version(l->index->optimizer))));
     CZ_TRY(cz__json_set(root, "step", json_integer(l->options->step)));
     if (l->index->part_count > 0)
         CZ_TRY(cz__json_set(root, "parts", json_integer(l->index->part_count)));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Which parameter is which of an optimizer of torch, which counts them. By names where the file has
  * them: those that czero or a program wrote, or those of the model beside it, in whose order an
- * optimizer of all of it counts. Where the optimizer here has to say which there are, that is
- * noted, unless shapes leave no other way. */
+ * optimizer of all of it counts. Where only the optimizer here can tell which parameters they are,
+ * a note says so, unless shapes allow no other assignment. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -389,7 +389,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* No two parameters of one shape: there is no other way to assign state of these shapes. */
+/* Have no two parameters one shape? Then state of these shapes can be assigned in one way only. */
 static cz_status are_distinct(const reading *r, bool *distinct)
 {
     uint64_t *prints = cz__calloc((size_t)r->count, sizeof *prints);

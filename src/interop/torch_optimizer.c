@@ -123,7 +123,8 @@ static bool has_slot(const cz__torch_rule *rule, const char *slot)
             if (strcmp(known->slots[i].name, slot) == 0)
                 return true;
     }
-    return strcmp(slot, "step") == 0 || is_master(slot);
+    return strcmp(slot, "step") == 0 || is_master(slot) || strcmp(slot, CZ__AVERAGE) == 0 ||
+           strcmp(slot, CZ__AVERAGED) == 0;
 }
 
 /* Has the rule what there is of state? */

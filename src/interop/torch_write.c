@@ -202,7 +202,7 @@ static cz_status put_group(writing *w, int64_t g, int64_t *number)
     for (int64_t i = 0; i < cz_state_dict_count(group); i++) {
         const char *key = cz_state_dict_key(group, i);
         double value;
-        if (is_torchs(w, key))
+        if (is_torchs(w, key) || cz_state_dict_kind(group, key) == CZ_STATE_TEXT) /* the rule */
             continue;
         CZ_TRY(cz_state_dict_get_real(group, key, &value));
         cz__pickle_put_text(&w->p, key);
@@ -333,7 +333,7 @@ static cz_status put_own(writing *w)
     cz__pickle_begin_dict(&w->p);
     cz__pickle_put_text(&w->p, "format");
     cz__pickle_put_text(&w->p, CZ__CONSOLIDATED_FORMAT);
-    put_named_integer(&w->p, "version", CZ__CONSOLIDATED_VERSION);
+    put_named_integer(&w->p, "version", CZ__FIRST_VERSION);
     put_named_integer(&w->p, "step", w->what->step);
     cz__pickle_put_text(&w->p, "buffers");
     cz__pickle_begin_list(&w->p);
@@ -354,6 +354,20 @@ static cz_status put_own(writing *w)
 
 /* ---- together ---- */
 
+/* An optimizer of torch's has one class, and so one rule. */
+static cz_status find_rule(writing *w, const cz_state_dict *optimizer)
+{
+    const char *rule = cz__outline_only_rule(optimizer);
+    if (!rule)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "checkpoint export: its parameter groups have several rules, and an "
+                        "optimizer of PyTorch's has one; export it as safetensors, or with option "
+                        "parameters_only");
+    w->rule_name = rule;
+    w->rule = cz__torch_rule_find(rule);
+    return CZ_OK;
+}
+
 cz_status cz__torch_put_all(writing *w)
 {
     const cz_state_dict *optimizer = w->what->index->optimizer;
@@ -362,8 +376,7 @@ cz_status cz__torch_put_all(writing *w)
         CZ_TRY(put_model(w));
     else {
         if (optimizer) {
-            CZ_TRY(cz_state_dict_get_text(optimizer, "rule", &w->rule_name));
-            w->rule = cz__torch_rule_find(w->rule_name);
+            CZ_TRY(find_rule(w, optimizer));
         }
         cz__pickle_begin_dict(&w->p);
         cz__pickle_put_text(&w->p, CZ__TORCH_MODEL);

@@ -185,7 +185,7 @@ static zip_int64_t entry(void *context, void *data, zip_uint64_t count, zip_sour
     }
 }
 
-static cz_status fail(const writing *w, const zip_error_t *error)
+static cz_status fail_zip(const writing *w, const zip_error_t *error)
 {
     if (w->status != CZ_OK)
         return w->status;
@@ -206,23 +206,23 @@ static size_t padding(uint64_t *at, const cz__container_item *item)
     return pad;
 }
 
-static cz_status add(writing *w, zip_t *zip, source *s, uint64_t *at)
+static cz_status add_entry(writing *w, zip_t *zip, source *s, uint64_t *at)
 {
     static const unsigned char zeros[ALIGNMENT];
     zip_source_t *from = zip_source_function(zip, entry, s);
     if (!from)
-        return fail(w, zip_get_error(zip));
+        return fail_zip(w, zip_get_error(zip));
     const zip_int64_t number = zip_file_add(zip, s->item->name, from, ZIP_FL_ENC_UTF_8);
     if (number < 0) {
         zip_source_free(from);
-        return fail(w, zip_get_error(zip));
+        return fail_zip(w, zip_get_error(zip));
     }
     const zip_uint64_t n = (zip_uint64_t)number;
     if (zip_set_file_compression(zip, n, ZIP_CM_STORE, 0) != 0 ||
         zip_file_set_dostime(zip, n, 0, FIRST_DAY, 0) != 0 ||
         zip_file_extra_field_set(zip, n, PADDING_ID, ZIP_EXTRA_FIELD_NEW, zeros,
                                  (zip_uint16_t)padding(at, s->item), ZIP_FL_LOCAL) != 0)
-        return fail(w, zip_get_error(zip));
+        return fail_zip(w, zip_get_error(zip));
     return CZ_OK;
 }
 
@@ -235,19 +235,19 @@ static cz_status write_zip(writing *w, const cz__container_item *items, int64_t 
     zip_t *zip = to ? zip_open_from_source(to, ZIP_CREATE | ZIP_TRUNCATE, &error) : NULL;
     if (to && !zip)
         zip_source_free(to);
-    cz_status status = zip ? CZ_OK : fail(w, &error);
+    cz_status status = zip ? CZ_OK : fail_zip(w, &error);
     zip_error_fini(&error);
     if (status)
         goto done;
     for (int64_t i = 0; i < count; i++) {
         w->sources[i] = (source){.w = w, .item = &items[i]};
-        status = add(w, zip, &w->sources[i], &at);
+        status = add_entry(w, zip, &w->sources[i], &at);
         if (status)
             goto done;
     }
     if (zip_close(zip) == 0)
         return CZ_OK;
-    status = fail(w, zip_get_error(zip));
+    status = fail_zip(w, zip_get_error(zip));
 done:
     if (zip)
         zip_discard(zip);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Folders that somebody gives. */
+/* Folders that the program or a user names: what is in them, and the lock that one save at a time
+ * has. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 typedef cz__pickle_machine machine;
 
 /* The next `count` bytes; NULL: they are not there. */
-static unsigned char *take(machine *m, uint64_t count)
+static unsigned char *take_bytes(machine *m, uint64_t count)
 {
     unsigned char *bytes = cz__pickle_bytes_of(m) + m->at;
     if (count > m->count - m->at)
@@ -22,7 +22,7 @@ static unsigned char *take(machine *m, uint64_t count)
 
 cz_status cz__pickle_take_number(machine *m, int bytes, uint64_t *number)
 {
-    const unsigned char *p = take(m, (uint64_t)bytes);
+    const unsigned char *p = take_bytes(m, (uint64_t)bytes);
     *number = 0;
     if (!p)
         return cz__pickle_fail(m, "it ends in an opcode");
@@ -71,7 +71,7 @@ cz_status cz__pickle_push_long(machine *m, int argument)
     uint64_t count, number = 0;
     cz__pickle_value *v;
     CZ_TRY(cz__pickle_take_number(m, argument, &count));
-    const unsigned char *bytes = take(m, count);
+    const unsigned char *bytes = take_bytes(m, count);
     if (!bytes)
         return cz__pickle_fail(m, "an integer of %" PRIu64 " bytes, %zu are left", count,
                                m->count - m->at);
@@ -106,7 +106,7 @@ cz_status cz__pickle_push_text(machine *m, int argument)
     uint64_t length;
     cz__pickle_value *v;
     CZ_TRY(cz__pickle_take_number(m, argument, &length));
-    unsigned char *bytes = take(m, length);
+    unsigned char *bytes = take_bytes(m, length);
     if (!bytes)
         return cz__pickle_fail(m, "a text of %" PRIu64 " bytes, %zu are left", length,
                                m->count - m->at);
@@ -130,7 +130,7 @@ cz_status cz__pickle_push_bytes(machine *m, int argument)
     uint64_t length;
     cz__pickle_value *v;
     CZ_TRY(cz__pickle_take_number(m, argument, &length));
-    const unsigned char *bytes = take(m, length);
+    const unsigned char *bytes = take_bytes(m, length);
     if (!bytes)
         return cz__pickle_fail(m, "%" PRIu64 " bytes, %zu are left", length, m->count - m->at);
     CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v));

@@ -78,7 +78,7 @@ static void take_for(machine *m, int32_t place, cz__pickle_kind kind)
         *v = (cz__pickle_value){.kind = kind};
 }
 
-static cz_status fill(machine *m, cz__pickle_kind kind, int64_t begin, int64_t count)
+static cz_status fill_container(machine *m, cz__pickle_kind kind, int64_t begin, int64_t count)
 {
     if (cz__pickle_above(m) > 0)
         take_for(m, m->stack[m->depth - 1], kind);
@@ -100,7 +100,7 @@ static cz_status add_marked(machine *m, int argument)
 {
     int64_t begin = 0, count = 0;
     CZ_TRY(take_marked(m, &begin, &count));
-    return fill(m, (cz__pickle_kind)argument, begin, count);
+    return fill_container(m, (cz__pickle_kind)argument, begin, count);
 }
 
 static cz_status add_one(machine *m, int argument)
@@ -109,7 +109,7 @@ static cz_status add_one(machine *m, int argument)
     if (cz__pickle_above(m) < count)
         return cz__pickle_fail(m, "nothing to add");
     m->depth -= count;
-    return fill(m, (cz__pickle_kind)argument, m->depth, count);
+    return fill_container(m, (cz__pickle_kind)argument, m->depth, count);
 }
 
 /* Attributes, which are left but for those of records: the metadata of a module's dictionary, what
@@ -347,7 +347,7 @@ static cz_status run_one(machine *m, unsigned opcode)
         opcodes[opcode].name);
 }
 
-static cz_status run(machine *m)
+static cz_status run_opcodes(machine *m)
 {
     if (m->count < 2 || cz__pickle_bytes_of(m)[0] != 0x80)
         return cz__pickle_fail(m, "no pickle of protocol 2 or later");
@@ -380,7 +380,7 @@ cz_status cz__pickle_read(cz__pickle **out, const char *where, const void *bytes
         status = cz__pickle_no_memory(&m);
     else {
         memcpy(m.pickle->bytes, bytes, count);
-        status = run(&m);
+        status = run_opcodes(&m);
     }
     cz__free(m.stack);
     cz__free(m.marks);

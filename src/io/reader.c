@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader. The kernel is told that files are read from one end to the other: it then reads ahead
- * by itself, so that the medium works while what came is added up. What the page cache has is taken
- * from there. */
+ * by itself, so that the medium works while the checksum of what came is computed. What the page
+ * cache has is taken from there. */
 #include "io/stream.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache when it is added up */
+#define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache for its checksum */
 
 struct cz__reader {
     char *path; /* owned */

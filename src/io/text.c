@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts that grow. */
+/* Text in memory that grows. */
 #include "io/text.h"
 
 #include "base/memory.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The writer: the caller copies and adds up one block while a thread writes those before it. Blocks
- * go round in a ring; `filled` and `written` count them from the beginning of the file. */
+/* The writer: the caller copies a block and adds it to the checksum while a thread writes those
+ * before it. Blocks go round in a ring; `filled` and `written` count them from the beginning of the
+ * file. */
 #include "io/stream.h"
 
 #include "base/memory.h"
@@ -82,7 +83,8 @@ static void *write_blocks(void *context)
     return NULL;
 }
 
-/* In the thread a signal for a file that is too large is an error of the call. */
+/* All signals are blocked in the thread, so a file that is too large is an error of write() there,
+ * and not SIGXFSZ. */
 static bool start_thread(cz__writer *writer)
 {
     const int error = cz__thread_allowed()

@@ -79,8 +79,8 @@ static cz_status different_calls(cz_join *join, int rank)
                        name_of(join, join->words[rank].number), join->words[rank].number));
 }
 
-/* What the words say, alike on all ranks. `mine`: this rank's failure, with its sentence in
- * `why`. */
+/* Read the words of all ranks, alike on all of them. `mine`: this rank's failure, with its sentence
+ * in `why`. */
 static cz_status read_words(cz_join *join, cz_status mine, const char *why)
 {
     const int ranks = cz_group_size(join->group);
@@ -228,6 +228,7 @@ static void describe_joinable(const cz_join *join, int k, cz__description *d)
     if (join->identities[k].optim) {
         cz__describe_rule(d, cz__optim_rule(join->identities[k].optim));
         cz__describe_named_members(d, join->identities[k].optim);
+        cz__describe_other_rules(d, join->identities[k].optim);
         cz__describe_hypers(d, join->identities[k].optim);
     }
 }
@@ -350,7 +351,7 @@ static cz_status give_up(cz_join *join, cz_status body)
     return exchange(join, (word){WORD_FAILED, 0}, body, why);
 }
 
-static cz_status end(cz_join *join, cz_status body)
+static cz_status end_join(cz_join *join, cz_status body)
 {
     if (join->options.disabled)
         return body;
@@ -368,7 +369,7 @@ cz_status cz_join_end(cz_join **join, cz_status body)
     CZ__UNCANCELLED;
     if (!join || !*join) /* what began it has failed: the sentence is that one's */
         return body != CZ_OK ? body : cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
-    const cz_status status = end(*join, body);
+    const cz_status status = end_join(*join, body);
     const cz__sentence own = cz__sentence_hold();
     destroy(*join);
     cz__sentence_resume(own);

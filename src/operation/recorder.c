@@ -179,9 +179,8 @@ static int write_all(int file, const char *text, size_t length)
     return 0;
 }
 
-/* Under a name that nobody knows before, which then takes the place of the last recording: who
- * reads has a whole one, and a link that somebody has put there is replaced and not followed. 0, or
- * an errno. */
+/* Write a file of a random name, then let it take the place of the last recording: so a reader has
+ * a whole one, and a link that somebody has put there is replaced, not followed. 0, or an errno. */
 static int write_file(const char *folder, const char *name, const char *text, size_t length)
 {
     char fresh[64];
@@ -212,15 +211,15 @@ typedef struct recording {
     size_t length;
 } recording;
 
-static void record(recording *r, cz_group *group, const char *reason)
+static void take_recording(recording *r, cz_group *group, const char *reason)
 {
     snprintf(r->name, sizeof r->name, "czero-%ld-group%" PRIu64 "-rank%d.json", (long)getpid(),
              group->number, group->rank);
     r->text = describe(group, reason, &r->length);
 }
 
-/* And free its text. */
-static void keep(recording *r)
+/* Write the file, and free the text. */
+static void write_recording(recording *r)
 {
     char folder[2 * PATH_MAX];
     if (find_folder(folder, sizeof folder)) {
@@ -237,8 +236,8 @@ void cz__recorder_write(cz_group *group, const char *reason)
     recording one;
     if (group->process != cz__process() || !find_folder(folder, sizeof folder))
         return;
-    record(&one, group, reason);
-    keep(&one);
+    take_recording(&one, group, reason);
+    write_recording(&one);
 }
 
 /* ---- SIGUSR2: the handler only counts, and a thread of ours does the work. ---- */
@@ -262,14 +261,14 @@ static void write_listed(void)
         recording *r = group->process == cz__process() ? calloc(1, sizeof *r) : NULL;
         if (!r)
             continue;
-        record(r, group, "SIGUSR2");
+        take_recording(r, group, "SIGUSR2");
         r->next = all;
         all = r;
     }
     cz__process_lock_release(&list_lock);
     for (recording *next; all; all = next) {
         next = all->next;
-        keep(all);
+        write_recording(all);
         free(all);
     }
 }

@@ -56,7 +56,7 @@ void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor)
         cz_span_iterate(region->mapped.map, rank, &cursor->spans);
 }
 
-/* Mapped: the next span that takes part; false: there is none. */
+/* The next span of a mapped region that takes part; false: there is none. */
 static bool enter_span(const cz__region *region, cz__cursor *cursor)
 {
     cursor->offset = 0;

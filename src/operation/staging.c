@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Staging memory: blocks that a group keeps for the next operation, and pools, with which
  * operations take turns. The queue of a pool has them in the order of their start, which is the
- * same on all ranks: so of those that have not ended on all ranks the first has a block on each, or
- * gets the next, and nobody waits for ever. */
+ * same on all ranks: so the first of those that have not ended on all ranks has a block on every
+ * rank, or gets the next one, and nobody waits for ever. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "operation/operation.h"

@@ -14,6 +14,8 @@
 #include "optim/object.h"
 #include "optim/optim.h"
 
+static const char *const average_words[] = {"none", "ema", "mean", NULL};
+
 static cz_status add_param(cz_optim *optim, int64_t k, int64_t place, int64_t param)
 {
     if (param < 0 || param >= optim->param_count)
@@ -39,7 +41,7 @@ static cz_status allocate_group(cz_optim *optim, int64_t k, int64_t param_count)
 {
     cz__optim_group *group = &optim->groups[k];
     group->params = cz__calloc((size_t)param_count, sizeof *group->params);
-    group->hypers = cz__calloc((size_t)optim->rule->hyper_count, sizeof *group->hypers);
+    group->hypers = cz__calloc((size_t)group->rule->hyper_count, sizeof *group->hypers);
     group->prepared = cz__calloc(CZ__PREPARED, sizeof *group->prepared);
     if (!group->params || !group->hypers || !group->prepared)
         return cz__fail(CZ_ERR_MEMORY,
@@ -50,8 +52,75 @@ static cz_status allocate_group(cz_optim *optim, int64_t k, int64_t param_count)
     return CZ_OK;
 }
 
+/* A rule of its own, or the optimizer's. */
+static cz_status choose_rule(const cz_optim *optim, int64_t k, const cz_rule *theirs)
+{
+    char what[64];
+    cz__optim_group *group = &optim->groups[k];
+    group->rule = theirs ? theirs : optim->rule;
+    group->use = -1;
+    if (group->rule == optim->rule)
+        return CZ_OK;
+    const cz_status status = cz__rule_check_table(theirs);
+    snprintf(what, sizeof what, "optim: parameter group %" PRId64, k);
+    return status == CZ_OK ? CZ_OK : cz__fail_in(status, what);
+}
+
+/* What the optimizer was given is for its rule: a rate for one is none for another. */
+static cz_status fill_hypers(const cz_optim *optim, cz__optim_group *group, const cz_hyper *theirs)
+{
+    const cz_rule *rule = group->rule;
+    if (rule != optim->rule)
+        cz__rule_defaults(rule, group->hypers);
+    else if (rule->hyper_count > 0)
+        memcpy(group->hypers, optim->defaults, (size_t)rule->hyper_count * sizeof *group->hypers);
+    CZ_TRY(cz__rule_set_list(rule, group->hypers, theirs));
+    return cz__rule_check(rule, group->hypers);
+}
+
+const cz__option_table cz__moving_average_options = CZ__OPTION_TABLE(
+    cz_moving_average,
+    CZ__OPTION(cz_moving_average, kind, CZ__COMPARED_APART, CZ__WORDS(average_words)),
+    CZ__OPTION(cz_moving_average, warm_up, CZ__COMPARED_APART, CZ__FLAG),
+    CZ__OPTION(cz_moving_average, decay, CZ__COMPARED_APART, CZ__BETWEEN(0, 1)),
+    CZ__OPTION(cz_moving_average, start, CZ__COMPARED_APART, CZ__FROM(0)),
+    CZ__OPTION(cz_moving_average, every, CZ__COMPARED_APART, CZ__FROM(0), CZ__ZERO_IS(1)));
+
+cz_status cz__optim_read_average(cz_moving_average *ours, const cz_moving_average *theirs)
+{
+    return cz__options_read(ours, &cz__moving_average_options, theirs, "optim: average");
+}
+
+/* Its decay is a value that can be set while training, as the rule's. */
+static cz_status fill_average(cz_optim *optim, int64_t k, const cz_param_group *theirs)
+{
+    cz__optim_group *group = &optim->groups[k];
+    group->average = optim->average;
+    if (theirs->average)
+        CZ_TRY(cz__optim_read_average(&group->average, theirs->average));
+    if (group->average.kind && !optim->has_averages)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter group %" PRId64
+                        " wants averages, and no group had them when the optimizer was made",
+                        k);
+    if (group->average.kind != CZ_MOVING_AVERAGE_EMA)
+        return CZ_OK;
+    if (cz__rule_has_hyper(group->rule, CZ__AVERAGE_DECAY))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: rule %s has a hyper-parameter '%s', which is the name of that of "
+                        "averages",
+                        group->rule->name, CZ__AVERAGE_DECAY);
+    group->extras = cz__calloc(1, sizeof *group->extras);
+    if (!group->extras)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for hyper-parameter '%s'",
+                        CZ__AVERAGE_DECAY);
+    return cz__extra_set(group->extras, &group->extra_count, CZ__AVERAGE_DECAY,
+                         group->average.decay);
+}
+
 static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *theirs)
 {
+    CZ_TRY(choose_rule(optim, k, theirs->rule));
     if (theirs->param_count < 0 || (theirs->param_count > 0 && !theirs->params))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim: parameter group %" PRId64 " has %" PRId64 " parameters%s", k,
@@ -61,13 +130,15 @@ static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *th
         CZ_TRY(add_param(optim, k, i, theirs->params[i]));
     cz__optim_group *group = &optim->groups[k];
     const cz_master master = theirs->master ? theirs->master : optim->master;
-    group->has_masters = master != CZ_MASTER_NONE && !optim->rule->update_tensor;
-    group->state_dtype = theirs->state_dtype ? theirs->state_dtype : optim->state_dtype;
+    const bool as_it_is = cz__rule_takes_16_bits(group->rule);
+    group->has_masters = master != CZ_MASTER_NONE && !as_it_is;
+    group->state_dtype = theirs->state_dtype;
+    if (!theirs->state_dtype && (!as_it_is || group->rule == optim->rule))
+        group->state_dtype = optim->state_dtype;
     group->granule = theirs->granule;
-    for (int h = 0; h < optim->rule->hyper_count; h++)
-        group->hypers[h] = optim->defaults[h];
-    CZ_TRY(cz__rule_set_list(optim->rule, group->hypers, theirs->hypers));
-    CZ_TRY(cz__rule_check(optim->rule, group->hypers));
+    CZ_TRY(fill_average(optim, k, theirs));
+    CZ_TRY(fill_hypers(optim, group, theirs->hypers));
+    CZ_TRY(cz__optim_take_rule(optim, group));
     group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group, group->hypers);
     return CZ_OK;
 }
@@ -78,9 +149,9 @@ cz_status cz__optim_settle_types(cz_optim *optim)
         cz__optim_group *group = &optim->groups[k];
         if (!group->state_dtype)
             group->state_dtype = optim->dtype;
-        if (group->state_dtype == CZ_U8 && optim->dtype == CZ_F32 && !optim->rule->update_tensor)
+        if (group->state_dtype == CZ_U8 && optim->dtype == CZ_F32 && !group->rule->update_tensor)
             CZ_TRY(cz__optim_settle_packed(optim, k));
-        const bool may_narrow = optim->dtype == CZ_F32 && !optim->rule->update_tensor;
+        const bool may_narrow = optim->dtype == CZ_F32 && !cz__rule_takes_16_bits(group->rule);
         const bool narrow = may_narrow && group->state_dtype == CZ_BF16;
         if (group->state_dtype != optim->dtype && !narrow)
             return cz__fail(CZ_ERR_ARGUMENT,
@@ -114,7 +185,17 @@ const cz__option_table cz__param_group_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_param_group, hypers, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_param_group, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_param_group, state_dtype, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_param_group, granule, CZ__COMPARED_APART, CZ__FROM(CZ_GRANULE_WHOLE)));
+    CZ__OPTION(cz_param_group, rule, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_param_group, granule, CZ__COMPARED_APART, CZ__FROM(CZ_GRANULE_WHOLE)),
+    CZ__OPTION(cz_param_group, average, CZ__COMPARED_APART, CZ__ANY));
+
+bool cz__param_group_has_state(const cz_param_group *theirs)
+{
+    cz_param_group group;
+    if (!theirs || cz__options_read(&group, &cz__param_group_options, theirs, "optim") != CZ_OK)
+        return false;
+    return group.rule && cz__rule_check_table(group.rule) == CZ_OK && group.rule->state_at_create;
+}
 
 static cz_status fill_listed(cz_optim *optim, const cz_optim_options *options)
 {
@@ -212,6 +293,8 @@ void cz__optim_remove_group(cz_optim *optim)
             optim->group_of[group->params[i]] = -1;
     cz__overlap_memory_clear(&optim->overlaps);
     cz__optim_groups_changed(optim);
+    if (group->use >= 0)
+        cz__optim_leave_rule(optim, group);
     free_group(group);
     *group = (cz__optim_group){0};
 }
@@ -230,8 +313,13 @@ uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint6
                              (int64_t)optim->seed,
                              (int64_t)group->packed,
                              group->packed ? optim->packed_from : 0,
-                             group->granule};
-    return cz__fingerprint(before, types, sizeof types);
+                             group->granule,
+                             group->average.kind,
+                             group->average.warm_up,
+                             group->average.start,
+                             group->average.every};
+    const uint64_t print = cz__fingerprint(before, types, sizeof types);
+    return cz__fingerprint(print, group->rule->name, strlen(group->rule->name));
 }
 
 static uint64_t print_group(const cz_optim *optim, int64_t number, uint64_t before)
@@ -242,7 +330,7 @@ static uint64_t print_group(const cz_optim *optim, int64_t number, uint64_t befo
     print = cz__fingerprint(print, counts, sizeof counts);
     print = cz__fingerprint(print, group->params, (size_t)counts[0] * sizeof *group->params);
     print = cz__fingerprint(print, group->hypers,
-                            (size_t)optim->rule->hyper_count * sizeof *group->hypers);
+                            (size_t)group->rule->hyper_count * sizeof *group->hypers);
     return cz__fingerprint(print, group->extras, (size_t)counts[1] * sizeof *group->extras);
 }
 
@@ -272,7 +360,7 @@ int64_t cz__optim_granule(const cz_optim *optim, int64_t param)
     if (group < 0)
         return 1;
     const int64_t asked =
-        cz__granule_of_both(cz__rule_granule(optim->rule, value),
+        cz__granule_of_both(cz__rule_granule(optim->groups[group].rule, value),
                             cz__granule(optim->groups[group].granule, value), value);
     return cz__granule_of_both(asked, cz__optim_block(optim, param), value);
 }
@@ -282,7 +370,8 @@ cz_status cz__optim_cost(const cz_optim *optim, int64_t param, double *cost)
     *cost = -1;
     return cz__optim_group_of(optim, param) < 0
                ? CZ_OK
-               : cz__rule_cost(optim->rule, cz__model_value(optim->model, param),
+               : cz__rule_cost(cz__optim_rule_of(optim, param),
+                               cz__model_value(optim->model, param),
                                cz__model_name(optim->model, param), cost);
 }
 
@@ -337,7 +426,8 @@ unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *grou
                               const double *hypers)
 {
     const unsigned master = group->has_masters ? cz__optim_master_bit(optim) : 0;
-    return cz__rule_element_slots(optim->rule, hypers) | master;
+    const unsigned average = group->average.kind ? cz__optim_average_bit(optim) : 0;
+    return cz__rule_element_slots(group->rule, hypers) | master | average;
 }
 
 static cz_status check_call(const cz_optim *optim, int64_t param_group, const char *name)
@@ -353,21 +443,41 @@ static cz_status check_call(const cz_optim *optim, int64_t param_group, const ch
 /* Would the group's values be right with this one, and which slots would they want? */
 static cz_status try_value(cz_optim *optim, cz__optim_group *group, const char *name, double value)
 {
-    const size_t bytes = (size_t)optim->rule->hyper_count * sizeof *group->hypers;
+    const size_t bytes = (size_t)group->rule->hyper_count * sizeof *group->hypers;
     if (bytes > 0)
         memcpy(optim->values, group->hypers, bytes);
-    CZ_TRY(cz__rule_set(optim->rule, optim->values, name, value));
-    CZ_TRY(cz__rule_check(optim->rule, optim->values));
-    CZ_TRY(cz__rule_check_type(optim->rule, optim->values, optim->dtype));
+    CZ_TRY(cz__rule_set(group->rule, optim->values, name, value));
+    CZ_TRY(cz__rule_check(group->rule, optim->values));
+    CZ_TRY(cz__rule_check_type(group->rule, optim->values, optim->dtype));
     group->slots_wanted = cz__optim_slots_used(optim, group, optim->values);
     return CZ_OK;
+}
+
+/* Of several groups with several rules: those whose rule has the value. */
+static bool takes_part(const cz_optim *optim, int64_t group, int64_t groups, const char *name)
+{
+    return groups == 1 || optim->rule_count == 1 ||
+           cz__rule_has_hyper(optim->groups[group].rule, name);
+}
+
+static cz_status check_some_rule_has(const cz_optim *optim, int64_t first, int64_t last,
+                                     const char *name)
+{
+    int place;
+    for (int64_t k = first; k <= last; k++)
+        if (takes_part(optim, k, last - first + 1, name))
+            return CZ_OK;
+    return cz__rule_find_hyper(optim->groups[first].rule, name, &place);
 }
 
 static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const char *name,
                            double value)
 {
     unsigned more = 0;
+    CZ_TRY(check_some_rule_has(optim, first, last, name));
     for (int64_t k = first; k <= last; k++) {
+        if (!takes_part(optim, k, last - first + 1, name))
+            continue;
         CZ_TRY(try_value(optim, &optim->groups[k], name, value));
         more |= optim->groups[k].slots_wanted & ~optim->groups[k].slots_used;
     }
@@ -376,8 +486,7 @@ static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const c
     return more ? cz__optim_reserve(optim, &optim->shard) : CZ_OK;
 }
 
-/* The group's added value of that name, NULL if there is none. */
-static cz__extra *find_extra(const cz__optim_group *group, const char *name)
+cz__extra *cz__optim_find_extra(const cz__optim_group *group, const char *name)
 {
     for (int i = 0; i < group->extra_count; i++)
         if (strcmp(group->extras[i].name, name) == 0)
@@ -391,9 +500,9 @@ static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const
     const cz_status status = try_range(optim, first, last, name, value);
     for (int64_t k = first; k <= last; k++) {
         cz__optim_group *group = &optim->groups[k];
-        if (!status) {
+        if (!status && takes_part(optim, k, last - first + 1, name)) {
             cz__optim_groups_changed(optim);
-            (void)cz__rule_set(optim->rule, group->hypers, name, value);
+            (void)cz__rule_set(group->rule, group->hypers, name, value);
             group->slots_used = group->slots_wanted;
             memset(group->prepared, 0, CZ__PREPARED * sizeof *group->prepared);
         }
@@ -402,21 +511,24 @@ static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const
     return status;
 }
 
-static cz_status check_finite(const char *name, double value)
+static cz_status check_extra(const char *name, double value)
 {
-    return isfinite(value) ? CZ_OK
-                           : cz__fail(CZ_ERR_ARGUMENT,
-                                      "optim: %s is %g, allowed is a finite number", name, value);
+    if (!isfinite(value))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is a finite number", name,
+                        value);
+    if (strcmp(name, CZ__AVERAGE_DECAY) == 0 && (value < 0 || value > 1))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is 0 to 1", name, value);
+    return CZ_OK;
 }
 
 /* Every group has it: set all. */
 static cz_status set_extra(cz_optim *optim, int64_t first, int64_t last, const char *name,
                            double value)
 {
-    CZ_TRY(check_finite(name, value));
+    CZ_TRY(check_extra(name, value));
     cz__optim_groups_changed(optim);
     for (int64_t k = first; k <= last; k++)
-        find_extra(&optim->groups[k], name)->value = value;
+        cz__optim_find_extra(&optim->groups[k], name)->value = value;
     return CZ_OK;
 }
 
@@ -429,7 +541,7 @@ cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *n
     const int64_t last = all ? optim->group_count - 1 : param_group;
     bool added = true;
     for (int64_t k = first; k <= last; k++)
-        added = added && find_extra(&optim->groups[k], name);
+        added = added && cz__optim_find_extra(&optim->groups[k], name);
     return added ? set_extra(optim, first, last, name, value)
                  : set_of_rule(optim, first, last, name, value);
 }
@@ -449,12 +561,12 @@ cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const c
         *value = optim->defaults[place];
         return CZ_OK;
     }
-    const cz__extra *extra = find_extra(&optim->groups[param_group], name);
+    const cz__extra *extra = cz__optim_find_extra(&optim->groups[param_group], name);
     if (extra) {
         *value = extra->value;
         return CZ_OK;
     }
-    CZ_TRY(cz__rule_find_hyper(optim->rule, name, &place));
+    CZ_TRY(cz__rule_find_hyper(optim->groups[param_group].rule, name, &place));
     *value = optim->groups[param_group].hypers[place];
     return CZ_OK;
 }
@@ -467,10 +579,13 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
             CZ_ERR_ARGUMENT,
             "optim: hyper-parameter name '%.70s' of %zu characters, allowed are 1 to %zu", name,
             length, sizeof extras->name - 1);
+    if (strcmp(name, "rule") == 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: 'rule' is no name for a hyper-parameter: it is "
+                                         "that of a group's rule in a state dictionary");
     if (strcmp(name, "params") == 0)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: 'params' is no name for a hyper-parameter: it is "
                                          "that of a group's members in a state dictionary");
-    CZ_TRY(check_finite(name, value));
+    CZ_TRY(check_extra(name, value));
     int place = 0;
     while (place < *count && strcmp(extras[place].name, name) != 0)
         place++;
@@ -486,9 +601,9 @@ cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *n
     CZ_TRY(check_call(optim, param_group, name));
     cz__optim_group *group = &optim->groups[param_group];
     const size_t count = (size_t)group->extra_count;
-    if (cz__rule_has_hyper(optim->rule, name))
+    if (cz__rule_has_hyper(group->rule, name))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: '%s' is a hyper-parameter of %s already", name,
-                        optim->rule->name);
+                        group->rule->name);
     cz__extra *extras = cz__calloc(count + 1, sizeof *extras);
     if (!extras)
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for hyper-parameter '%s'", name);
@@ -509,16 +624,16 @@ int cz__optim_hyper_count(const cz_optim *optim, int64_t param_group)
 {
     if (!optim || param_group < 0 || param_group >= optim->group_count)
         return 0;
-    return optim->rule->hyper_count + optim->groups[param_group].extra_count;
+    return optim->groups[param_group].rule->hyper_count + optim->groups[param_group].extra_count;
 }
 
 const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index)
 {
     if (index < 0 || index >= cz__optim_hyper_count(optim, param_group))
         return NULL;
-    const int own = optim->rule->hyper_count;
-    return index < own ? cz__rule_hyper(optim->rule, index).name
-                       : optim->groups[param_group].extras[index - own].name;
+    const cz__optim_group *group = &optim->groups[param_group];
+    const int own = group->rule->hyper_count;
+    return index < own ? cz__rule_hyper(group->rule, index).name : group->extras[index - own].name;
 }
 
 /* ---- what ranks have in common ---- */
@@ -549,6 +664,13 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
     }
 }
 
+void cz__describe_other_rules(cz__description *d, const cz_optim *optim)
+{
+    for (int k = 0; optim && k < optim->rule_count; k++)
+        if (optim->rules[k].rule != optim->rule)
+            cz__describe_rule(d, optim->rules[k].rule);
+}
+
 /* Where nobody knows it there is nothing to compare. */
 static void describe_cost(cz__description *d, const cz_optim *optim, int64_t param)
 {
@@ -560,6 +682,22 @@ static void describe_cost(cz__description *d, const cz_optim *optim, int64_t par
                      CZ__FIELD_REAL, &cost, sizeof cost);
 }
 
+/* The decay is among the hyper-parameters. */
+static void describe_average(cz__description *d, const cz_moving_average *average, int64_t g)
+{
+    const struct {
+        const char *what;
+        int64_t value;
+    } numbers[] = {{"average.warm_up", average->warm_up},
+                   {"average.start", average->start},
+                   {"average.every", average->every}};
+    cz__describe_word(d, &(cz__subject){"average", "parameter group", g, NULL, "is"}, average_words,
+                      average->kind);
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        cz__describe_number(d, &(cz__subject){numbers[k].what, "parameter group", g, NULL, "is"},
+                            CZ__FIELD_NUMBER, numbers[k].value);
+}
+
 void cz__describe_members(cz__description *d, const cz_optim *optim)
 {
     static const char *const masters[] = {"none", "copies", NULL};
@@ -569,6 +707,9 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
     cz__describe_number(d, &(cz__subject){NULL, "the seed of roundings", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, optim ? (int64_t)optim->seed : 0);
     for (int64_t g = 0; g < groups; g++) {
+        const char *rule = optim->groups[g].rule->name;
+        cz__describe(d, &(cz__subject){"the rule", "parameter group", g, NULL, "is"},
+                     CZ__FIELD_TEXT, rule, strlen(rule));
         cz__describe_word(d, &(cz__subject){"master", "parameter group", g, NULL, "is"}, masters,
                           optim->groups[g].has_masters);
         cz__describe_number(d, &(cz__subject){"state_dtype", "parameter group", g, NULL, "is"},
@@ -579,6 +720,7 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
                                 CZ__FIELD_NUMBER, optim->packed_from);
         cz__describe_number(d, &(cz__subject){"granule", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, optim->groups[g].granule);
+        describe_average(d, &optim->groups[g].average, g);
         int64_t count = 0;
         const int64_t *params = cz__optim_group_params(optim, g, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
@@ -615,7 +757,7 @@ static void describe_hypers(cz__description *d, const cz_optim *optim, int64_t g
         const char *name = cz_optim_hyper_name(optim, g, h);
         double value = 0;
         (void)cz_optim_get_hyper(optim, g, name, &value);
-        if (h >= optim->rule->hyper_count)
+        if (h >= optim->groups[g].rule->hyper_count)
             cz__describe(
                 d, &(cz__subject){"an added hyper-parameter", "parameter group", g, NULL, "is"},
                 CZ__FIELD_TEXT, name, strlen(name));
@@ -628,7 +770,7 @@ uint64_t cz__optim_hypers_print(const cz_optim *optim, int64_t group, uint64_t p
 {
     const cz__optim_group *g = &optim->groups[group];
     print = cz__fingerprint_elements(print, g->hypers,
-                                     (size_t)optim->rule->hyper_count * sizeof *g->hypers);
+                                     (size_t)g->rule->hyper_count * sizeof *g->hypers);
     for (int k = 0; k < g->extra_count; k++) {
         print = cz__fingerprint(print, g->extras[k].name, strlen(g->extras[k].name));
         print = cz__fingerprint(print, &g->extras[k].value, sizeof g->extras[k].value);

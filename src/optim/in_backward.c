@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The step taken apart: parameter by parameter, while the backward pass makes the gradients of
  * others. */
+#include "optim/ahead.h"
 #include "optim/optim.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -12,6 +14,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "tensor/model.h"
 
 struct cz_in_backward {
@@ -24,8 +27,9 @@ struct cz_in_backward {
     pthread_mutex_t lock; /* what an optimizer keeps for a step is for one parameter at a time */
     bool has_lock;
     bool begun;
-    bool ended;      /* by the program: nothing but who drives it has it */
-    uint8_t *marked; /* owned; per parameter: in this step */
+    bool ended;       /* by the program: nothing but who drives it has it */
+    uint8_t *marked;  /* owned; per parameter: in this step */
+    cz__ahead *ahead; /* owned; NULL: marks update, and nothing is undone */
 };
 
 /* ---- made, destroyed ---- */
@@ -70,12 +74,19 @@ static cz_status build_in_backward(cz_in_backward *in_backward, cz_optim *const 
                         "in backward: no memory for tables of %" PRId64 " parameters",
                         in_backward->param_count);
     memcpy(in_backward->optims, optims, (size_t)count * sizeof(cz_optim *));
-    return CZ_OK;
+    const cz_in_backward_options *options = &in_backward->options;
+    return options->background || options->undo || options->group
+               ? cz__ahead_create(&in_backward->ahead, optims[0], options)
+               : CZ_OK;
 }
 
 const cz__option_table cz__in_backward_options = CZ__OPTION_TABLE(
     cz_in_backward_options, CZ__OPTION(cz_in_backward_options, released, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_in_backward_options, context, CZ__LOCAL, CZ__ANY));
+    CZ__OPTION(cz_in_backward_options, context, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_in_backward_options, background, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_in_backward_options, undo, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_in_backward_options, undo_bytes, CZ__LOCAL, CZ__FROM(0), .range.multiple = 64),
+    CZ__OPTION(cz_in_backward_options, group, CZ__LOCAL, CZ__ANY));
 
 cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,
                                 const cz_in_backward_options *options)
@@ -87,6 +98,10 @@ cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, i
     *out = NULL;
     CZ_TRY(cz__options_read(&ours, &cz__in_backward_options, options, "in backward"));
     CZ_TRY(check_optims(optims, count));
+    if (count > 1 && (ours.background || ours.undo || ours.group))
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "in backward: %" PRId64 " optimizers, background, undo and a group are for one", count);
     cz_in_backward *in_backward = cz__calloc(1, sizeof *in_backward);
     if (!in_backward)
         return cz__fail(CZ_ERR_MEMORY, "in backward: no memory for a handle");
@@ -100,6 +115,7 @@ cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, i
 
 static void destroy(cz_in_backward *in_backward)
 {
+    cz__ahead_destroy(&in_backward->ahead);
     if (in_backward->has_lock)
         pthread_mutex_destroy(&in_backward->lock);
     cz__free(in_backward->optims);
@@ -132,6 +148,11 @@ void cz__in_backward_drive(cz_in_backward *in_backward, bool driven)
         destroy(in_backward);
 }
 
+bool cz__in_backward_has_end(const cz_in_backward *in_backward)
+{
+    return in_backward->ahead != NULL;
+}
+
 bool cz__in_backward_is_driven(const cz_in_backward *in_backward)
 {
     return in_backward->driven;
@@ -146,10 +167,14 @@ cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argumen
     in_backward->begun = false;
     if (in_backward->ended)
         return cz__fail(CZ_ERR_STATE, "in backward: the program has destroyed it");
+    if (in_backward->ahead)
+        CZ_TRY(cz__ahead_settle(in_backward->ahead));
     for (int64_t k = 0; k < in_backward->count; k++) {
         CZ_TRY(cz__step_begin(in_backward->optims[k], &options, NULL, CZ_OK));
         CZ_TRY(cz__optim_check_gradients(in_backward->optims[k], true));
     }
+    if (in_backward->ahead)
+        CZ_TRY(cz__ahead_begin(in_backward->ahead));
     memset(in_backward->marked, 0, (size_t)in_backward->param_count);
     in_backward->begun = true;
     return CZ_OK;
@@ -225,7 +250,49 @@ cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param, 
         return cz__fail(CZ_ERR_STATE,
                         "in backward mark_ready: parameter '%.60s' was marked before in this step",
                         name);
-    cz__in_backward_update(in_backward, param, gradient);
+    if (in_backward->ahead)
+        cz__ahead_add(in_backward->ahead, param, gradient);
+    else
+        cz__in_backward_update(in_backward, param, gradient);
+    return CZ_OK;
+}
+
+static cz_status read_end(const cz_in_backward *in_backward, cz_step_options *ours,
+                          const cz_step_options *options, const cz_step_result *result)
+{
+    CZ_TRY(cz__options_read(ours, &cz__step_options, options, "in backward end"));
+    if (result)
+        CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
+    if (ours->closure || ours->gradients || ours->gradient_count || ours->argument)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "in backward end: a closure, gradients or an argument come too late");
+    if (ours->loss_scale)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "in backward end: loss_scale cannot be had here");
+    if (!in_backward->options.undo && cz__step_wants_norm(ours))
+        return cz__fail(CZ_ERR_STATE, "in backward end: norm, max_norm and skip_nonfinite want "
+                                      "option undo, which it was made without");
+    if (!in_backward->begun)
+        return cz__fail(CZ_ERR_STATE, "in backward end: no step has begun");
+    return CZ_OK;
+}
+
+cz_status cz_in_backward_end(cz_in_backward *in_backward, const cz_step_options *options,
+                             cz_step_result *result)
+{
+    CZ__UNCANCELLED;
+    CZ__OWN_FLOATS;
+    cz_step_options ours = {0};
+    cz__step_outcome outcome = {.loss = NAN, .norm = NAN};
+    if (!in_backward)
+        return cz__fail(CZ_ERR_ARGUMENT, "in backward end: in_backward is NULL");
+    CZ_TRY(refuse_if_driven(in_backward, "end"));
+    cz_status status = read_end(in_backward, &ours, options, result);
+    if (in_backward->ahead)
+        status = cz__ahead_end(in_backward->ahead, &ours, status, &outcome);
+    if (status == CZ_OK || in_backward->options.undo)
+        in_backward->begun = false;
+    CZ_TRY(status);
+    cz__step_end(result, &outcome);
     return CZ_OK;
 }
 
@@ -248,6 +315,7 @@ void cz__in_backward_describe(cz__description *d, const void *context)
     for (int64_t k = 0; k < in_backward->count; k++) {
         cz__describe_rule(d, cz__optim_rule(in_backward->optims[k]));
         cz__describe_members(d, in_backward->optims[k]);
+        cz__describe_other_rules(d, in_backward->optims[k]);
         cz__describe_hypers(d, in_backward->optims[k]);
     }
 }

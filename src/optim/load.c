@@ -28,13 +28,14 @@ typedef struct cz__loaded_param {
 /* Of one parameter group. */
 typedef struct cz__loaded_group {
     const cz_state_dict *entry;
-    double *hypers;    /* owned, in the order of the rule's specs */
+    double *hypers;    /* owned, in the order of its rule's specs */
     cz__extra *extras; /* owned; those of the group and those of the dictionary */
     int extra_count;
 } cz__loaded_group;
 
 struct cz__load {
-    cz_optim *optim; /* borrowed */
+    cz_optim *optim;  /* borrowed */
+    const char *rule; /* the dictionary's */
     cz_missing_state missing;
     bool outline;             /* slots may be without elements */
     cz__loaded_param *params; /* owned */
@@ -81,20 +82,25 @@ static cz_status load_names(cz__load *load, int64_t g, int64_t number, const cz_
 }
 
 /* One value of a group: the rule's own, or an added one. */
-static cz_status load_hyper(cz__load *load, cz__loaded_group *group, const char *name)
+static cz_status load_hyper(const cz_rule *rule, cz__loaded_group *group, const char *name)
 {
     double value;
     CZ_TRY(cz_state_dict_get_real(group->entry, name, &value));
-    return cz__rule_has_hyper(load->optim->rule, name)
-               ? cz__rule_set(load->optim->rule, group->hypers, name, value)
+    return cz__rule_has_hyper(rule, name)
+               ? cz__rule_set(rule, group->hypers, name, value)
                : cz__extra_set(group->extras, &group->extra_count, name, value);
+}
+
+static bool says_rule(const cz_state_dict *group)
+{
+    return cz_state_dict_kind(group, "rule") == CZ_STATE_TEXT;
 }
 
 /* The group's values as they are, with room for those of the dictionary. */
 static cz_status begin_group(const cz_optim *optim, int64_t g, cz__loaded_group *group)
 {
     const cz__optim_group *present = &optim->groups[g];
-    const size_t hypers = (size_t)optim->rule->hyper_count;
+    const size_t hypers = (size_t)present->rule->hyper_count;
     const size_t extras = (size_t)present->extra_count;
     const size_t room = extras + (size_t)cz_state_dict_count(group->entry);
     group->hypers = cz__calloc(hypers, sizeof *group->hypers);
@@ -117,19 +123,39 @@ static cz_status find_entry(const cz_state_dict *groups, int64_t number,
     return cz_state_dict_get_dict(groups, key, entry);
 }
 
+/* A group that says none has the dictionary's. */
+static cz_status compare_rules(const cz__load *load, int64_t g, int64_t number)
+{
+    const char *here = load->optim->groups[g].rule->name, *there = load->rule;
+    if (says_rule(load->groups[g].entry))
+        CZ_TRY(cz_state_dict_get_text(load->groups[g].entry, "rule", &there));
+    if (strcmp(there, here) == 0)
+        return CZ_OK;
+    if (there == load->rule && load->optim->rule_count == 1)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: the dictionary is of rule %.60s, this optimizer of %s", there, here);
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "load: parameter group %" PRId64
+                    " of the dictionary is of rule %.60s, group %" PRId64 " here of %s",
+                    number, there, g, here);
+}
+
 static cz_status load_group(cz__load *load, int64_t g, int64_t number, const cz_state_dict *groups)
 {
     const cz_optim *optim = load->optim;
+    const cz_rule *rule = optim->groups[g].rule;
     cz__loaded_group *group = &load->groups[g];
     CZ_TRY(find_entry(groups, number, &group->entry));
+    CZ_TRY(compare_rules(load, g, number));
     CZ_TRY(begin_group(optim, g, group));
     for (int64_t i = 0; i < cz_state_dict_count(group->entry); i++) {
         const char *name = cz_state_dict_key(group->entry, i);
-        if (strcmp(name, "params") != 0)
-            CZ_TRY(load_hyper(load, group, name));
+        const bool is_rule = strcmp(name, "rule") == 0 && says_rule(group->entry);
+        if (strcmp(name, "params") != 0 && !is_rule)
+            CZ_TRY(load_hyper(rule, group, name));
     }
-    CZ_TRY(cz__rule_check(optim->rule, group->hypers));
-    CZ_TRY(cz__rule_check_type(optim->rule, group->hypers, optim->dtype));
+    CZ_TRY(cz__rule_check(rule, group->hypers));
+    CZ_TRY(cz__rule_check_type(rule, group->hypers, optim->dtype));
     return load_names(load, g, number, group->entry);
 }
 
@@ -248,7 +274,7 @@ static cz_status check_tensor(const cz__load *load, int64_t param, const cz_stat
 
 static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict *entry, int slot)
 {
-    const char *name = cz__optim_element_slot(load->optim, slot).name;
+    const char *name = cz__optim_element_slot(load->optim, param, slot).name;
     if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT)
         load->params[param].outlined |= 1u << slot;
     else
@@ -271,7 +297,8 @@ static cz_status load_value_from_master(cz__load *load, int64_t param, const cz_
 static bool has_no_master(const cz__load *load, int64_t param, const char *key)
 {
     const cz_optim *optim = load->optim;
-    return strcmp(key, CZ__MASTER) == 0 && optim->dtype == CZ_F32 && !optim->rule->update_tensor &&
+    return strcmp(key, CZ__MASTER) == 0 && optim->dtype == CZ_F32 &&
+           !cz__rule_takes_16_bits(cz__optim_rule_of(optim, param)) &&
            !(cz__optim_slots_in_use(optim, param) & cz__optim_master_bit(optim));
 }
 
@@ -284,27 +311,33 @@ static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *
         return load_step(load, param, entry);
     if (has_no_master(load, param, key))
         return load_value_from_master(load, param, entry);
-    for (int e = 0; e < optim->slot_count; e++)
-        if (strcmp(cz__optim_element_slot(optim, e).name, key) == 0)
-            return load_tensor(load, param, entry, e);
-    for (int k = 0; k < optim->scalar_count; k++)
-        if (strcmp(cz__optim_scalar_slot(optim, k).name, key) == 0)
+    const int slot = cz__optim_find_slot(optim, param, key);
+    if (slot >= 0)
+        return slot != optim->average_slot || cz__optim_averages(optim, param)
+                   ? load_tensor(load, param, entry, slot)
+                   : CZ_OK;
+    for (int k = 0; k < optim->scalar_count; k++) {
+        const char *scalar = cz__optim_scalar_slot(optim, param, k).name;
+        if (scalar && strcmp(scalar, key) == 0)
             return cz_state_dict_get_real(entry, key,
                                           &load->scalars[param * optim->scalar_count + k]);
-    return cz__fail(CZ_ERR_ARGUMENT,
-                    "load: parameter '%.60s' has a value '%.60s', which %s has not",
-                    cz__model_name(optim->model, param), key, optim->rule->name);
+    }
+    if (strcmp(key, CZ__AVERAGE) == 0 || strcmp(key, CZ__AVERAGED) == 0)
+        return CZ_OK; /* nobody keeps one here */
+    return cz__fail(
+        CZ_ERR_ARGUMENT, "load: parameter '%.60s' has a value '%.60s', which %s has not",
+        cz__model_name(optim->model, param), key, cz__optim_rule_of(optim, param)->name);
 }
 
 static cz_status check_scalars(const cz__load *load, int64_t param)
 {
     const cz_optim *optim = load->optim;
-    for (int k = 0; k < optim->scalar_count; k++)
-        if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k).name) ==
-            CZ_STATE_NONE)
+    for (int k = 0; k < cz__optim_use_of(optim, param)->scalar_count; k++) {
+        const char *slot = cz__optim_scalar_slot(optim, param, k).name;
+        if (cz_state_dict_kind(load->params[param].entry, slot) == CZ_STATE_NONE)
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
-                            cz__model_name(optim->model, param),
-                            cz__optim_scalar_slot(optim, k).name);
+                            cz__model_name(optim->model, param), slot);
+    }
     return CZ_OK;
 }
 
@@ -315,15 +348,15 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     const cz__loaded_param *p = &load->params[param];
     const int64_t g = optim->group_of[param];
     const unsigned in_use = cz__optim_slots_used(optim, &optim->groups[g], load->groups[g].hypers) &
-                            ~cz__optim_master_bit(optim);
-    const unsigned of_rule = p->slots & ~cz__optim_master_bit(optim);
-    const bool counts = cz__optim_counts_steps(optim);
+                            ~cz__optim_added_bits(optim);
+    const unsigned of_rule = p->slots & ~cz__optim_added_bits(optim);
+    const bool counts = cz__optim_use_of(optim, param)->counts_steps;
     if (!p->outlined) {
         for (int e = 0; e < optim->slot_count; e++)
             if (in_use >> e & 1u && !(p->slots >> e & 1u) && (of_rule || (counts && p->steps > 0)))
                 return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
                                 cz__model_name(optim->model, param),
-                                cz__optim_element_slot(optim, e).name);
+                                cz__optim_element_slot(optim, param, e).name);
     }
     if (counts && of_rule && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
         return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
@@ -404,17 +437,12 @@ static cz_status check_all(cz__load *load, const cz_state_dict *dict)
 {
     const cz_optim *optim = load->optim;
     const size_t params = (size_t)optim->param_count;
-    const char *rule;
     load->params = cz__calloc(params, sizeof *load->params);
     load->groups = cz__calloc((size_t)optim->group_count, sizeof *load->groups);
     load->scalars = cz__calloc(params * (size_t)optim->scalar_count, sizeof *load->scalars);
     if (!load->params || !load->groups || !load->scalars)
         return cz__fail(CZ_ERR_MEMORY, "load: no memory for tables of %zu parameters", params);
-    CZ_TRY(cz_state_dict_get_text(dict, "rule", &rule));
-    if (strcmp(rule, optim->rule->name) != 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "load: the dictionary is of rule %.60s, this optimizer of %s", rule,
-                        optim->rule->name);
+    CZ_TRY(cz_state_dict_get_text(dict, "rule", &load->rule));
     CZ_TRY(load_groups(load, dict));
     return load_params(load, dict);
 }
@@ -467,28 +495,29 @@ static uint64_t mix_tensor(const cz__loaded_param *param, const char *name, uint
 }
 
 /* Elements of slots that come with the dictionary. */
-static uint64_t mix_slots(const cz__load *load, const cz__loaded_param *param, uint64_t print)
+static uint64_t mix_slots(const cz__load *load, int64_t p, uint64_t print)
 {
+    const cz__loaded_param *param = &load->params[p];
     for (int e = 0; e < load->optim->slot_count; e++)
         if ((param->slots & ~param->outlined) >> e & 1u && !param->kept)
-            print = mix_tensor(param, cz__optim_element_slot(load->optim, e).name, print);
+            print = mix_tensor(param, cz__optim_element_slot(load->optim, p, e).name, print);
     return param->is_value ? mix_tensor(param, CZ__MASTER, print) : print;
 }
 
 uint64_t cz__load_fingerprint(const cz__load *load)
 {
     const cz_optim *optim = load->optim;
-    const size_t hypers = (size_t)optim->rule->hyper_count;
     uint64_t print = 0;
     for (int64_t g = 0; g < optim->group_count; g++) {
         const cz__loaded_group *group = &load->groups[g];
+        const size_t hypers = (size_t)optim->groups[g].rule->hyper_count;
         print = cz__fingerprint(print, group->hypers, hypers * sizeof *group->hypers);
         print = cz__fingerprint(print, group->extras,
                                 (size_t)group->extra_count * sizeof *group->extras);
     }
     for (int64_t p = 0; p < optim->param_count; p++) {
         const int64_t words[] = {load->params[p].steps, load->params[p].slots};
-        print = mix_slots(load, &load->params[p], cz__fingerprint(print, words, sizeof words));
+        print = mix_slots(load, p, cz__fingerprint(print, words, sizeof words));
     }
     const size_t scalars = (size_t)optim->param_count * (size_t)optim->scalar_count;
     return cz__fingerprint(print, load->scalars, scalars * sizeof *load->scalars);
@@ -500,7 +529,7 @@ static void take_group(cz_optim *optim, cz__optim_group *group, cz__loaded_group
     group->extras = loaded->extras;
     group->extra_count = loaded->extra_count;
     loaded->extras = NULL;
-    for (int h = 0; h < optim->rule->hyper_count; h++)
+    for (int h = 0; h < group->rule->hyper_count; h++)
         group->hypers[h] = loaded->hypers[h];
     group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group, group->hypers);
     memset(group->prepared, 0, CZ__PREPARED * sizeof *group->prepared);
@@ -560,8 +589,8 @@ static void take_slots(cz__load *load, int64_t place)
             if (param->outlined >> e & 1u)
                 continue;
             if (param->slots >> e & 1u) {
-                (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e).name,
-                                               &tensor);
+                (void)cz_state_dict_get_tensor(
+                    param->entry, cz__optim_element_slot(optim, span->param, e).name, &tensor);
                 if (cz__optim_is_packed(optim, span->param, e))
                     take_packed(optim, place, e, &tensor);
                 else
@@ -642,6 +671,7 @@ cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim load_state_dict: it is part of a sharded optimizer; load that");
+    CZ_TRY(cz__optim_check_trained(optim, "optim load_state_dict"));
     CZ_TRY(cz__options_read(&ours, &cz__optim_load_options, options, "optim load_state_dict"));
     CZ_TRY(cz__load_create(&load, optim, dict, ours.missing, false));
     cz__load_commit(load);

@@ -10,6 +10,8 @@
 #include "rule/rule.h"
 #include "tensor/model.h"
 
+#include <string.h>
+
 /* Parameters that joined late or lack a gradient now and then are a few steps behind the others. */
 #define CZ__PREPARED 4
 
@@ -20,14 +22,17 @@ typedef struct cz__extra {
 } cz__extra;
 
 typedef struct cz__optim_group {
-    int64_t *params; /* owned */
+    const cz_rule *rule; /* borrowed; what it has of slots, sums and values is by this one */
+    int use;             /* its place in cz_optim.rules */
+    int64_t *params;     /* owned */
     int64_t param_count;
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
     /* Of 8 bits: bit e: element slot e is, of parameters that are large enough; and its values may
      * be below zero. Others are of state_dtype. */
     unsigned packed, with_sign;
-    int64_t granule;   /* what it asks for beyond the rule's */
+    int64_t granule; /* what it asks for beyond the rule's */
+    cz_moving_average average;
     double *hypers;    /* owned, in the order of the rule's specs */
     cz__extra *extras; /* owned; hyper-parameters that were added */
     int extra_count;
@@ -35,6 +40,26 @@ typedef struct cz__optim_group {
     unsigned slots_wanted;  /* bit e: memory is needed for it; differs while values change only */
     cz__prepared *prepared; /* owned, CZ__PREPARED of them; step s is at s % CZ__PREPARED */
 } cz__optim_group;
+
+/* A rule that some group has, and its kernels for the optimizer's type and device. */
+typedef struct cz__rule_use {
+    const cz_rule *rule;        /* borrowed */
+    int64_t group_count;        /* so many have it */
+    int slot_count;             /* of elements, */
+    int scalar_count;           /* and scalars, "step" left out */
+    bool counts_steps;          /* it has a slot "step" */
+    cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
+    cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
+} cz__rule_use;
+
+/* How wide tables are whose rows are a parameter's or a span's: enough for each of the rules. */
+typedef struct cz__widths {
+    int slots;   /* element slots of rules; after them one for masters, one for averages */
+    int scalars; /* of rules, without "step"; after them one for averages */
+    int sums;
+    int hypers;
+    bool has_masters, has_averages;
+} cz__widths;
 
 /* A span that this rank owns. Its slots are a row of cz__optim_shard.slots. */
 typedef struct cz__local_span {
@@ -62,7 +87,7 @@ typedef struct cz__optim_shard {
     void **slots;          /* owned, span_count rows of slot_count; memory in the arenas */
     cz__arena *arenas;     /* owned */
     size_t state_bytes;
-    /* For rules with partial sums, one row per span (a parameter's is its first span's): the sums
+    /* Where a rule has partial sums, one row per span (a parameter's is its first span's): the sums
      * of a step, and what the first pass prepared for the second. */
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
@@ -77,24 +102,33 @@ typedef struct cz__optim_shard {
 } cz__optim_shard;
 
 struct cz_optim {
-    cz_model *model; /* borrowed; frozen if `froze` */
-    const cz_rule *rule;
+    cz_model *model;     /* borrowed; frozen if `froze` */
+    const cz_rule *rule; /* of groups that say nothing else */
+    cz__rule_use *rules; /* owned; those that groups have, in the order of their first groups */
+    int rule_count;
     /* The first parameter's; others are of the same type, and what one of a type does it does for
      * all: kernels, copies. Memory is had on each. */
     const cz_device *device;
     cz_dtype dtype;   /* in which kernels compute; of whole tensors: the values' */
-    cz_master master; /* of groups that say nothing else, as the next one */
+    cz_master master; /* of groups that say nothing else, as the next two */
     cz_dtype state_dtype;
     int64_t packed_from; /* elements of a parameter whose state may be in 8 bits */
+    cz_moving_average average;
     uint64_t seed;
-    bool is_mixed;  /* some value, gradient or state is of another type than `dtype` */
-    bool has_means; /* cz__optim_take_means() */
-    double factor;  /* of the present step's gradients, as far as they are of another type */
-    cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
-    cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
-    int slot_count;             /* element slots: the rule's, and that of masters */
-    int master_slot;            /* the last one; -1: no value has 16 bits */
-    int scalar_count;           /* its scalar slots, "step" left out */
+    bool is_mixed;     /* some value, gradient or state is of another type than `dtype` */
+    bool has_means;    /* cz__optim_take_means() */
+    double factor;     /* of the present step's gradients, as far as they are of another type */
+    bool is_narrow;    /* some value of the model has 16 bits */
+    bool has_averages; /* some group was made with them, or may be */
+    /* As wide as the widest rule's and what is added, as rows of tables have them: cz__widths. */
+    int rule_slots;   /* element slots: of the widest rule, */
+    int slot_count;   /* and with those of masters and averages, in this order */
+    int master_slot;  /* -1: no value has 16 bits */
+    int average_slot; /* -1: no group has averages */
+    int rule_scalars; /* scalar slots of the widest rule, "step" left out, */
+    int scalar_count; /* and with that of averages */
+    int sum_count;
+    int hyper_room; /* of `values` */
     bool froze;
     bool stepped; /* at least once */
     bool loaded;  /* from a dictionary or a checkpoint */
@@ -119,6 +153,8 @@ struct cz_optim {
 
     /* Threads that share the work of a step: NULL where there is too little of it, or one core. */
     int thread_count;                   /* at most */
+    bool threads_asked;                 /* for functions of the program's, too */
+    bool alone;                         /* there are some, and no threads were asked for */
     uint64_t part_bytes;                /* less than this, read and written, is not worth one */
     cz__kernel_threads *kernel_threads; /* owned, as the next two */
     cz_sum *part_sums;           /* a row for each part: of the norm, or of the rule's sums */
@@ -129,14 +165,42 @@ struct cz_optim {
     cz__model_tables tables;     /* the model's, as long as it is frozen */
     cz__overlap_memory overlaps; /* of what steps have looked at */
 
-    /* Owned; of all ranks: the rule's sum_count for each parameter of the model. */
-    double *sum_values;
+    double *sum_values; /* owned; of all ranks: sum_count for each parameter of the model */
     int64_t skip_count;
+
+    bool evaluated; /* values are those to be evaluated */
+    void **kept;    /* owned, while they are: the values of spans that are put aside */
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
     double *values;        /* owned; scratch of cz_optim_set_hyper(), one per hyper-parameter */
 };
+
+/* ---- rules.c ---- */
+
+/* The group has been filled: its rule is one of the optimizer's from now on, tables are as wide as
+ * it needs. With room for a rule that is new. CZ_ERR_UNSUPPORTED: there is no slot left for
+ * masters; CZ_ERR_MEMORY. Nothing was changed then. */
+cz_status cz__optim_take_rule(cz_optim *optim, cz__optim_group *group);
+/* The reverse, for the last group. Cannot fail. */
+void cz__optim_leave_rule(cz_optim *optim, cz__optim_group *group);
+/* The kernels of a parameter's rule, if they are not known yet. CZ_ERR_UNSUPPORTED. */
+cz_status cz__optim_find_kernels(cz_optim *optim, int64_t param);
+/* What a group's rule is to the optimizer. */
+static inline const cz__rule_use *cz__optim_use(const cz_optim *optim, int64_t group)
+{
+    return &optim->rules[optim->groups[group].use];
+}
+/* Of a parameter that is in a group. */
+static inline const cz__rule_use *cz__optim_use_of(const cz_optim *optim, int64_t param)
+{
+    return cz__optim_use(optim, optim->group_of[param]);
+}
+/* Is it the step count? */
+static inline bool cz__slot_is_step(cz_slot_spec slot)
+{
+    return slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") == 0;
+}
 
 /* ---- shard.c ---- */
 
@@ -156,6 +220,9 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
 /* Scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
 void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
+/* What the rule of a whole tensor asks for of it, and a row of all its elements in f32. */
+size_t cz__optim_own_scratch_bytes(const cz_optim *optim, int64_t param);
+size_t cz__optim_row_bytes(const cz_optim *optim, int64_t param);
 /* As cz__optim_slot_address(). */
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
                              int slot, int64_t element);
@@ -188,14 +255,18 @@ static inline size_t cz__optim_smallest_size(const cz_optim *optim)
 {
     return optim->is_mixed ? sizeof(uint16_t) : cz_dtype_size(optim->dtype);
 }
-/* Element slots of the rule; and the bit of the one of masters. */
-static inline int cz__optim_rule_slots(const cz_optim *optim)
-{
-    return optim->master_slot < 0 ? optim->slot_count : optim->master_slot;
-}
+/* The bits of the slots that are not the rule's. */
 static inline unsigned cz__optim_master_bit(const cz_optim *optim)
 {
     return optim->master_slot < 0 ? 0u : 1u << optim->master_slot;
+}
+static inline unsigned cz__optim_average_bit(const cz_optim *optim)
+{
+    return optim->average_slot < 0 ? 0u : 1u << optim->average_slot;
+}
+static inline unsigned cz__optim_added_bits(const cz_optim *optim)
+{
+    return cz__optim_master_bit(optim) | cz__optim_average_bit(optim);
 }
 
 /* ---- blocks.c: state in 8 bits ---- */
@@ -232,13 +303,12 @@ void cz__shard_drop_unpacked(const cz_optim *optim, cz__optim_shard *shard);
 /* These element slots of a parameter, and its scalars, come into use if they are not: they get
  * what they start with. There is memory for them. */
 void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
-/* Has the rule a slot "step"? */
-bool cz__optim_counts_steps(const cz_optim *optim);
 /* What a slot of a parameter starts with. */
 double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t param);
 
 /* ---- groups.c ---- */
 
+cz_status cz__optim_read_average(cz_moving_average *ours, const cz_moving_average *theirs);
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
@@ -250,10 +320,12 @@ cz_status cz__optim_settle_types(cz_optim *optim);
 cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group);
 /* Some value of some group is another one. */
 void cz__optim_groups_changed(cz_optim *optim);
-/* Which element slots a group uses with these values; bit e is the e-th of the rule's slots that
- * are no scalars, the one after them that of masters. */
+/* Which element slots a group uses with these values; bit e is the e-th of its rule's slots that
+ * are no scalars, optim->master_slot that of masters. */
 unsigned cz__optim_slots_used(const cz_optim *optim, const cz__optim_group *group,
                               const double *hypers);
+/* The group's added value of that name, NULL if there is none. */
+cz__extra *cz__optim_find_extra(const cz__optim_group *group, const char *name);
 /* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
 cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
 
@@ -298,10 +370,37 @@ static inline size_t cz__optim_mixed_scratch_bytes(const cz_optim *optim)
     const size_t rows = 2 + (size_t)optim->slot_count;
     return optim->is_mixed ? rows * CZ__ROW * sizeof(float) : 0;
 }
-/* The kernel over a piece; with `sums` the rule's first pass. */
+/* A rule over a whole tensor, of which everything is in the type in which it computes. */
+void cz__optim_update_tensor(const cz_optim *optim, int64_t param, void *value,
+                             const void *gradient, void *const *slots, const cz__prepared *prepared,
+                             int part);
+/* The rule over a piece; with `sums` its first pass. */
 void cz__optim_update_mixed(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared, const cz__span_memory *memory,
                             cz_sum *sums);
+
+/* ---- average.c ---- */
+
+#define CZ__AVERAGE_DECAY "average_decay"
+
+/* The step of a parameter has begun: the weight of the new value in its average, which comes into
+ * use; 0: this one is not averaged. */
+double cz__optim_begin_average(cz_optim *optim, int64_t param);
+/* New values into their averages, in one type. */
+void cz__optim_average(const cz_device *device, cz_dtype dtype, double weight, int64_t count,
+                       const void *values, void *averages);
+/* How many values are in it. */
+static inline double *cz__optim_averaged(cz_optim *optim, int64_t param)
+{
+    return &optim->scalars[param * optim->scalar_count + optim->rule_scalars];
+}
+/* Scratch memory for a tile of whole tensors, and for what is evaluated: two rows of any type. */
+static inline size_t cz__optim_average_scratch_bytes(const cz_optim *optim)
+{
+    return optim->average_slot >= 0 || cz__optim_any_rule(optim, CZ__EVALUATES_ANOTHER)
+               ? 2 * CZ__ROW * sizeof(double)
+               : 0;
+}
 
 /* ---- parts.c ---- */
 

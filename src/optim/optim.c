@@ -26,11 +26,10 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
     return cz__fail_in(status, what);
 }
 
-/* In what type kernels compute for values of this one. Rules that need whole tensors get them as
- * they are. */
+/* In what type rules compute for values of this one. */
 static cz_dtype computed_in(const cz_rule *rule, cz_dtype dtype)
 {
-    return cz__has_16_bits(dtype) && !rule->update_tensor ? CZ_F32 : dtype;
+    return cz__has_16_bits(dtype) && !cz__rule_takes_16_bits(rule) ? CZ_F32 : dtype;
 }
 
 /* Who asks for 16 bits gets them where the rule and the device can. */
@@ -39,15 +38,15 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
     const cz_tensor *value = cz__model_value(optim->model, param);
     const char *name = cz__model_name(optim->model, param);
     const cz__optim_group *group = &optim->groups[optim->group_of[param]];
+    const cz_rule *rule = group->rule;
     const cz_dtype gradient = cz__model_gradient_dtype(optim->model, param);
     const cz_device *device = cz__device_of(value);
     const bool narrow = value->dtype != optim->dtype, by_chance = narrow && !group->has_masters;
-    if (optim->rule->update_tensor && gradient != value->dtype)
+    if (cz__rule_takes_16_bits(rule) && gradient != value->dtype)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s' is %s and its gradient %s: rule %s updates whole "
                         "tensors, of one type",
-                        name, cz_dtype_name(value->dtype), cz_dtype_name(gradient),
-                        optim->rule->name);
+                        name, cz_dtype_name(value->dtype), cz_dtype_name(gradient), rule->name);
     if ((by_chance || group->state_dtype != optim->dtype) && !device->convert_stochastic)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s cannot round by chance to %s", name,
@@ -57,6 +56,10 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
                         "optim: parameter '%s' is on device %s: state in 8 bits is for the host's "
                         "memory",
                         name, device->name);
+    if (group->average.kind && !device->average)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s': device %s keeps no moving averages", name,
+                        device->name);
     if (narrow && group->has_masters && !device->refresh)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s has no copies in f32 of %s values", name,
@@ -64,16 +67,35 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
     return CZ_OK;
 }
 
+/* Is it the rules that differ, and not the values? */
+static bool computes_otherwise(const cz_optim *optim, int64_t param)
+{
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
+    const cz_rule *first = cz__optim_rule_of(optim, optim->first);
+    const cz_dtype dtype = cz__model_value(optim->model, param)->dtype;
+    return cz__rule_takes_16_bits(rule) != cz__rule_takes_16_bits(first) &&
+           (cz__has_16_bits(dtype) || cz__has_16_bits(optim->dtype)) && dtype != CZ_F64;
+}
+
 /* One type to compute in, one type of device, dense: as the optimizer has it. And the rule takes
  * it. */
 static cz_status check_param(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz__model_value(optim->model, param);
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
     const char *name = cz__model_name(optim->model, param);
     if (value->layout != CZ_DENSE)
         return cz__fail(CZ_ERR_UNSUPPORTED, "optim: parameter '%s' is sparse, %s takes dense ones",
-                        name, optim->rule->name);
-    if (computed_in(optim->rule, value->dtype) != optim->dtype)
+                        name, rule->name);
+    if (computed_in(rule, value->dtype) != optim->dtype && computes_otherwise(optim, param))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s' of rule %s is computed in %s, '%s' of rule %s in "
+                        "%s: rules that update whole tensors have 16-bit values in an optimizer "
+                        "of their own",
+                        name, rule->name, cz_dtype_name(computed_in(rule, value->dtype)),
+                        cz__model_name(optim->model, optim->first),
+                        cz__optim_rule_of(optim, optim->first)->name, cz_dtype_name(optim->dtype));
+    if (computed_in(rule, value->dtype) != optim->dtype)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim: parameter '%s' is %s, '%s' is %s: an optimizer has parameters of "
                         "one type, or of f32, bf16 and f16; make one for each, with groups of its "
@@ -87,7 +109,7 @@ static cz_status check_param(const cz_optim *optim, int64_t param)
                         optim->device->name);
     double cost;
     CZ_TRY(check_types(optim, param));
-    CZ_TRY(ask_rule(optim->rule, name, value));
+    CZ_TRY(ask_rule(rule, name, value));
     return cz__optim_cost(optim, param, &cost);
 }
 
@@ -109,7 +131,7 @@ static cz_status check_params(cz_optim *optim)
         if (optim->first < 0) {
             const cz_tensor *value = cz__model_value(optim->model, p);
             optim->first = p;
-            optim->dtype = computed_in(optim->rule, value->dtype);
+            optim->dtype = computed_in(cz__optim_rule_of(optim, p), value->dtype);
             optim->device = cz__device_of(value);
             CZ_TRY(cz__optim_settle_types(optim));
         }
@@ -121,84 +143,54 @@ static cz_status check_params(cz_optim *optim)
 
 static cz_status find_kernels(cz_optim *optim)
 {
-    const cz_rule *rule = optim->rule;
-    const cz_dtype type = optim->dtype;
-    if (rule->update_tensor)
-        return CZ_OK;
-    optim->kernel = rule->find_kernel
-                        ? rule->find_kernel(optim->device, type, type, type, rule->context)
-                        : optim->device->find_update(rule->name, type, type, type);
-    if (rule->sum_count > 0)
-        optim->sums_kernel = rule->find_sums(optim->device, type, type, type, rule->context);
-    if (!optim->kernel || (rule->sum_count > 0 && !optim->sums_kernel))
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "optim: parameter '%s': device %s has no kernel of rule %s for %s%s",
-                        cz__model_name(optim->model, optim->first), optim->device->name, rule->name,
-                        cz_dtype_name(type), optim->kernel ? "'s partial sums" : "");
+    for (int64_t p = 0; p < optim->param_count; p++)
+        if (optim->group_of[p] >= 0)
+            CZ_TRY(cz__optim_find_kernels(optim, p));
     return CZ_OK;
 }
 
-/* A slot for masters where some value may want one. */
-static cz_status count_slots(cz_optim *optim)
+/* Does some group say that it has averages? */
+static cz_status look_for_averages(cz_optim *optim, const cz_optim_options *options)
 {
-    bool narrow = false;
-    optim->master_slot = -1;
-    while (cz__optim_element_slot(optim, optim->slot_count).name)
-        optim->slot_count++;
-    for (int64_t p = 0; p < optim->param_count; p++)
-        narrow = narrow || cz__has_16_bits(cz__model_value(optim->model, p)->dtype);
-    if (!narrow || optim->rule->update_tensor)
-        return CZ_OK;
-    for (int i = 0; i < optim->rule->slot_count; i++)
-        if (strcmp(cz__rule_slot(optim->rule, i).name, CZ__MASTER) == 0)
-            return cz__fail(CZ_ERR_UNSUPPORTED,
-                            "optim: rule %s has a slot '%s', which is the name of that of masters "
-                            "of 16-bit values",
-                            optim->rule->name, CZ__MASTER);
-    if (optim->slot_count == CZ__RULE_SLOTS)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "optim: rule %s has %d slots, and none is left for masters of 16-bit "
-                        "values",
-                        optim->rule->name, optim->slot_count);
-    optim->master_slot = optim->slot_count++;
+    optim->has_averages = optim->average.kind;
+    for (int64_t k = 0; options->groups && k < options->group_count; k++) {
+        cz_param_group group;
+        cz_moving_average average;
+        CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, options->groups, k,
+                                        "optim"));
+        CZ_TRY(cz__optim_read_average(&average, group.average));
+        optim->has_averages = optim->has_averages || average.kind;
+    }
     return CZ_OK;
 }
 
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
-    CZ_TRY(count_slots(optim));
-    while (cz__optim_scalar_slot(optim, optim->scalar_count).name)
-        optim->scalar_count++;
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
     optim->steps = cz__calloc(count, sizeof *optim->steps);
     optim->used = cz__calloc(count, sizeof *optim->used);
     optim->expected = cz__calloc(count, sizeof *optim->expected);
     optim->scalars_used = cz__calloc(count, sizeof *optim->scalars_used);
-    optim->scalars = cz__calloc(count * (size_t)optim->scalar_count, sizeof *optim->scalars);
-    optim->values = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->values);
-    optim->sum_values =
-        cz__calloc(count * (size_t)optim->rule->sum_count, sizeof *optim->sum_values);
     if (!optim->group_of || !optim->steps || !optim->used || !optim->expected ||
-        !optim->scalars_used || !optim->scalars || !optim->values || !optim->sum_values)
+        !optim->scalars_used)
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for tables of %zu parameters", count);
-    for (size_t p = 0; p < count; p++)
+    for (size_t p = 0; p < count; p++) {
         optim->group_of[p] = -1;
+        optim->is_narrow =
+            optim->is_narrow || cz__has_16_bits(cz__model_value(optim->model, (int64_t)p)->dtype);
+    }
     return CZ_OK;
 }
 
 /* To wake a thread takes some 40 microseconds, in which a core does megabytes in its caches. Who
- * asks for threads gets them earlier. Functions of the program run on threads of ours only where it
- * says so. */
+ * asks for threads gets them earlier. */
 #define PART_BYTES ((uint64_t)2 << 20)
 #define PART_BYTES_WISHED ((uint64_t)256 << 10)
 static cz_status count_threads(cz_optim *optim, const cz_optim_options *options)
 {
-    bool is_wish;
-    optim->thread_count = cz__kernel_thread_count(options->threads, &is_wish);
-    optim->part_bytes = is_wish ? PART_BYTES_WISHED : PART_BYTES;
-    if (!is_wish && (optim->rule->find_kernel || optim->rule->update_tensor))
-        optim->thread_count = 1;
+    optim->thread_count = cz__kernel_thread_count(options->threads, &optim->threads_asked);
+    optim->part_bytes = optim->threads_asked ? PART_BYTES_WISHED : PART_BYTES;
     return CZ_OK;
 }
 
@@ -247,6 +239,7 @@ const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_optim_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_optim_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_optim_options, average, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_optim_options, u8_from, CZ__COMPARED_APART, CZ__FROM(0)));
 
 static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
@@ -260,11 +253,13 @@ static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
     optim->seed = options.seed;
     optim->packed_from = options.u8_from > 0 ? options.u8_from : CZ__PACKED_FROM;
     optim->factor = 1;
+    CZ_TRY(cz__optim_read_average(&optim->average, options.average));
+    CZ_TRY(look_for_averages(optim, &options));
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
     for (int64_t k = 0; k < optim->group_count; k++)
-        CZ_TRY(cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype));
+        CZ_TRY(cz__rule_check_type(optim->groups[k].rule, optim->groups[k].hypers, optim->dtype));
     CZ_TRY(cz__optim_check_memory(optim, true));
     return find_kernels(optim);
 }
@@ -283,6 +278,7 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle");
     optim->model = model;
     optim->rule = rule;
+    optim->master_slot = optim->average_slot = -1;
     optim->param_count = cz__model_param_count(model);
     cz_status status = build_optim(optim, hypers, options);
     if (status)
@@ -363,10 +359,11 @@ cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
 
 static cz_status check_group(cz_optim *optim, const cz__optim_group *group)
 {
-    CZ_TRY(cz__rule_check_type(optim->rule, group->hypers, optim->dtype));
+    CZ_TRY(cz__rule_check_type(group->rule, group->hypers, optim->dtype));
     CZ_TRY(cz__optim_settle_types(optim));
     for (int64_t i = 0; i < group->param_count; i++) {
         CZ_TRY(check_param(optim, group->params[i]));
+        CZ_TRY(cz__optim_find_kernels(optim, group->params[i]));
         optim->is_mixed = optim->is_mixed || is_mixed(optim, group->params[i]);
     }
     return check_memory_of(optim, group->params, group->param_count);
@@ -399,6 +396,7 @@ cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim add_param_group: it is part of a sharded optimizer; add it there");
+    CZ_TRY(cz__optim_check_trained(optim, "optim add_param_group"));
     CZ_TRY(cz__optim_add_group(optim, group));
     const cz_status status = cz__optim_shard_create(optim, &shard, optim->own_map, 0);
     if (status != CZ_OK) {
@@ -420,8 +418,10 @@ void cz_optim_destroy(cz_optim **optim)
     cz__kernel_threads_stop(&(*optim)->kernel_threads);
     cz__free((*optim)->part_sums);
     cz__free((*optim)->part_prepared);
+    cz__optim_release_kept(*optim);
     cz__optim_shard_clear(*optim, &(*optim)->shard);
     cz__optim_groups_destroy(*optim);
+    cz__free((*optim)->rules);
     cz__shard_map_destroy(&(*optim)->own_map);
     cz__free((*optim)->gradients);
     cz__free((*optim)->values);
@@ -455,10 +455,10 @@ cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none)
     return CZ_OK;
 }
 
-size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans)
+size_t cz__optim_bytes(const cz_rule *rule, bool averages, int64_t params, int64_t spans)
 {
     const cz_optim *optim = NULL;
-    int slots = 0, scalars = 0;
+    int slots = averages, scalars = averages;
     for (int i = 0; i < rule->slot_count; i++)
         *(cz__rule_slot(rule, i).kind == CZ_SLOT_ELEMENT ? &slots : &scalars) += 1;
     const size_t per_param = sizeof *optim->group_of + sizeof *optim->steps + sizeof *optim->used +

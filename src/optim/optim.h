@@ -22,12 +22,15 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 /* Append a parameter group, checked like those at creation; its spans are nowhere yet. And take the
  * last one back. */
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
+/* Has a rule of its own that a program gives a group state from its creation on? The group may be
+ * wrong. */
+bool cz__param_group_has_state(const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
 /* What the arena of a shard has for a slot with that many bytes of elements. And what an optimizer
  * allocates beside it, with one parameter group of all parameters. */
 size_t cz__slot_bytes(size_t bytes);
-size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans);
+size_t cz__optim_bytes(const cz_rule *rule, bool averages, int64_t params, int64_t spans);
 
 /* The model; and is the optimizer part of a sharded one, which alone may step it? */
 cz_model *cz__optim_model(const cz_optim *optim);
@@ -70,8 +73,10 @@ cz__progress cz__optim_progress(const cz_optim *optim);
 /* Is some span of this parameter here (or its step count, if it is empty)? */
 bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
-/* The name of the slot of masters, which is the last one where there is one. */
+/* The names of the slots that come after the rule's: of masters, of averages, with its scalar. */
 #define CZ__MASTER "master_param"
+#define CZ__AVERAGE "average"
+#define CZ__AVERAGED "n_averaged"
 
 /* The type of an element slot of a parameter. */
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot);
@@ -91,12 +96,32 @@ bool cz__optim_is_mixed(const cz_optim *optim);
 /* Has its value a master here, in use or to be? */
 bool cz__optim_has_master(const cz_optim *optim, int64_t param);
 
-/* The e-th element slot, the rule's and then that of masters, and the rule's k-th scalar slot,
- * "step" left out; the name is NULL if there are fewer. */
-cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e);
-cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k);
+/* Does its group keep averages? And does the parameter have an element slot of that name, in use or
+ * to be? */
+bool cz__optim_averages(const cz_optim *optim, int64_t param);
+bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name);
+
+/* The e-th element slot of a parameter, its rule's and then those of masters and averages, and the
+ * k-th scalar slot, "step" left out, its rule's and then the count of what was averaged; the name is
+ * NULL where the rule has fewer. How many there are at most. */
+cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int64_t param, int e);
+cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int64_t param, int k);
 int cz__optim_slot_count(const cz_optim *optim);
 int cz__optim_scalar_count(const cz_optim *optim);
+/* The place of an element slot of that name, -1: the parameter's rule has none. */
+int cz__optim_find_slot(const cz_optim *optim, int64_t param, const char *name);
+
+/* The rule of a parameter (the optimizer's, where it is in no group), and of a group. */
+const cz_rule *cz__optim_rule_of(const cz_optim *optim, int64_t param);
+const cz_rule *cz__optim_group_rule(const cz_optim *optim, int64_t param_group);
+/* The first of the groups' rules of a kind; NULL: none is. */
+typedef enum cz__rule_kind {
+    CZ__NEEDS_WHOLE_TENSORS,
+    CZ__HAS_PARTIAL_SUMS,
+    CZ__HAS_STATE_AT_CREATE,
+    CZ__EVALUATES_ANOTHER /* than the value that it trains */
+} cz__rule_kind;
+const cz_rule *cz__optim_any_rule(const cz_optim *optim, cz__rule_kind kind);
 
 /* The address of an element of an element slot, from where its span is contiguous; NULL: not here,
  * or no memory for this slot. */
@@ -175,11 +200,13 @@ void cz__describe_loss_scale(cz__description *description, const cz_optim *optim
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);
 
-/* Rules with partial sums: how many (0: none, and none of these functions is to be called), the
- * first pass, with gradients as for cz__optim_update(), or of one parameter; the settled sums of
- * this rank's elements of a parameter, NULL: it has none; and where the second pass,
- * cz__optim_update(), reads those of all ranks. */
+/* Rules with partial sums: how many at most (0: none has any, and none of these functions is to be
+ * called), and has a parameter's rule any? The first pass, with gradients as for
+ * cz__optim_update(), or of one parameter; the settled sums of this rank's elements of a parameter
+ * that has some, NULL: none of it is here; and where the second pass, cz__optim_update(), reads
+ * those of all ranks. */
 int cz__optim_sum_count(const cz_optim *optim);
+bool cz__optim_has_sums(const cz_optim *optim, int64_t param);
 void cz__optim_update_sums(cz_optim *optim, void *const *gradients);
 void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient);
 cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param);
@@ -195,7 +222,8 @@ typedef struct cz__prepared {
     int64_t step; /* 0: nothing yet */
     unsigned flags;
     double coefficients[CZ_RULE_COEFFICIENTS];
-    uint64_t key; /* of the parameter in this step: of its rounding by chance */
+    double weight; /* of the new value in the average; 0: it is not averaged in this step */
+    uint64_t key;  /* of the parameter in this step: of its rounding by chance */
 } cz__prepared;
 
 /* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ):
@@ -235,6 +263,19 @@ uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *grad
  * and trainable. */
 void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
 
+/* ---- average.c: values that are evaluated ---- */
+
+/* With these slots in use, is something else than its value evaluated of a parameter? */
+bool cz__optim_has_evaluated(const cz_optim *optim, int64_t param, unsigned used);
+/* Have memory for the change, once nothing is on its way: CZ_ERR_STATE, CZ_ERR_MEMORY. Then make
+ * it, here; and back, which needs nothing in advance. Or take the memory back. */
+cz_status cz__optim_prepare_evaluation(cz_optim *optim);
+void cz__optim_evaluate(cz_optim *optim, bool evaluated);
+void cz__optim_release_kept(cz_optim *optim);
+bool cz__optim_is_evaluated(const cz_optim *optim);
+/* CZ_ERR_STATE: the values are not those that train. */
+cz_status cz__optim_check_trained(const cz_optim *optim, const char *call);
+
 /* ---- save.c, load.c: state dictionaries ----
  *
  * In steps that the sharded optimizer can put its own between. */
@@ -272,6 +313,8 @@ void cz__load_destroy(cz__load **load);
 /* Its name, and what decides which state there is and how it travels; its functions cannot be
  * compared. */
 void cz__describe_rule(cz__description *description, const cz_rule *rule);
+/* The same of those that groups have beside the optimizer's; after cz__describe_members(). */
+void cz__describe_other_rules(cz__description *description, const cz_optim *optim);
 /* How many parameter groups there are, and their members. */
 void cz__describe_members(cz__description *description, const cz_optim *optim);
 /* With the name of each one's first member: for optimizers whose models nobody else compares, which
@@ -279,8 +322,8 @@ void cz__describe_members(cz__description *description, const cz_optim *optim);
 void cz__describe_named_members(cz__description *description, const cz_optim *optim);
 /* All values of all groups, with the names of those that were added. */
 void cz__describe_hypers(cz__description *description, const cz_optim *optim);
-/* A fingerprint of what a group's state is made of (types, masters, the seed), and one of its
- * hyper-parameters, for ranks with the same rule; `print`: of what comes before. */
+/* A fingerprint of what a group's state is made of (types, masters, the seed, the rule's name), and
+ * one of its hyper-parameters, for ranks with the same rule; `print`: of what comes before. */
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t print);
 uint64_t cz__optim_hypers_print(const cz_optim *optim, int64_t param_group, uint64_t print);
 
@@ -291,6 +334,8 @@ cz_model *cz__in_backward_model(const cz_in_backward *in_backward);
 /* Somebody else steps it: the program may not, from now on; false: it may again. Is it so? */
 void cz__in_backward_drive(cz_in_backward *in_backward, bool driven);
 bool cz__in_backward_is_driven(const cz_in_backward *in_backward);
+/* Do its steps have an end, which nobody who drives it makes? */
+bool cz__in_backward_has_end(const cz_in_backward *in_backward);
 
 /* As the public ones, for who drives. The gradient exists. */
 cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument);

@@ -59,7 +59,7 @@ static void cut_up(batch *b, int parts)
             const int64_t granule = cz__optim_block(optim, param);
             const int64_t element = wanted > before ? wanted - before : 0;
             b->cuts[part] = (cut){s, element / granule * granule, row};
-            if (optim->rule->update_tensor && wanted > before)
+            if (optim->groups[optim->shard.spans[s].group].rule->update_tensor && wanted > before)
                 break; /* with the next span */
         }
         before += count;
@@ -181,8 +181,10 @@ static void add_sums_of_piece(const batch *b, const cz__piece *piece, int64_t ro
 {
     const cz_optim *optim = b->optim;
     const int64_t param = optim->shard.spans[piece->place].param;
+    if (!cz__optim_has_sums(optim, param))
+        return;
     cz_sum *sums = param == shared_param(b, piece->part)
-                       ? optim->part_sums + piece->part * optim->rule->sum_count
+                       ? optim->part_sums + piece->part * optim->sum_count
                        : cz__optim_sums(optim, param);
     cz__optim_add_sums_of_piece(optim, piece,
                                 &optim->shard.prepared[optim->shard.first_span[param]], sums);
@@ -194,19 +196,21 @@ static void clear_part_sums(const cz_optim *optim, int sums)
            (size_t)cz__optim_parts(optim) * (size_t)sums * sizeof *optim->part_sums);
 }
 
+/* Those with sums. */
 static void for_params(cz_optim *optim, void *const *gradients,
                        void (*call)(cz_optim *optim, int64_t param))
 {
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const int64_t param = optim->shard.spans[s].param;
-        if (optim->shard.first_span[param] == s && gradient_of(optim, param, gradients))
+        if (optim->shard.first_span[param] == s && gradient_of(optim, param, gradients) &&
+            cz__optim_has_sums(optim, param))
             call(optim, param);
     }
 }
 
 static void update_sums_in_parts(cz_optim *optim, void *const *gradients)
 {
-    const int count = optim->rule->sum_count;
+    const int count = optim->sum_count;
     batch b = all_spans(optim, gradients);
     b.bytes *= 2 + (uint64_t)optim->slot_count;
     b.visit = add_sums_of_piece;
@@ -215,7 +219,7 @@ static void update_sums_in_parts(cz_optim *optim, void *const *gradients)
     run(&b);
     for (int part = 1; part < cz__optim_parts(optim); part++) {
         const int64_t param = shared_param(&b, part);
-        if (param >= 0)
+        if (param >= 0 && cz__optim_has_sums(optim, param))
             for (int k = 0; k < count; k++)
                 merge(&cz__optim_sums(optim, param)[k], &optim->part_sums[part * count + k]);
     }
@@ -315,7 +319,8 @@ void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
         return;
     }
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, gradients))
+        if (begins_param(optim, s, gradients) &&
+            cz__optim_has_sums(optim, optim->shard.spans[s].param))
             add_sums_of_param(optim, optim->shard.spans[s].param,
                               gradients[optim->shard.spans[s].param]);
 }

@@ -61,7 +61,9 @@ static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visito
     const cz__local_span *span = &optim->shard.spans[s];
     CZ_TRY(visit_value(optim, span->param, span->begin, span->end, visit, context));
     for (int e = 0; e < optim->slot_count; e++) {
-        const char *slot = cz__optim_element_slot(optim, e).name;
+        const char *slot = cz__optim_element_slot(optim, span->param, e).name;
+        if (!slot)
+            continue;
         const cz__section run = {
             .param = span->param,
             .slot = slot,
@@ -102,9 +104,11 @@ void cz__optim_print_scalars(const cz_optim *optim, int64_t p, uint64_t print[2]
         return;
     cz__print_add_bits(cz__print_key(name, "step"), (uint64_t)optim->steps[p], print);
     for (int k = 0; k < optim->scalar_count; k++) {
+        const char *slot = cz__optim_scalar_slot(optim, p, k).name;
         uint64_t bits;
         memcpy(&bits, &optim->scalars[p * optim->scalar_count + k], sizeof bits);
-        cz__print_add_bits(cz__print_key(name, cz__optim_scalar_slot(optim, k).name), bits, print);
+        if (slot)
+            cz__print_add_bits(cz__print_key(name, slot), bits, print);
     }
 }
 
@@ -130,6 +134,7 @@ cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
         return cz__fail(
             CZ_ERR_STATE,
             "optim fingerprint: it is part of a sharded optimizer; see cz_zero_fingerprint()");
+    CZ_TRY(cz__optim_check_trained(optim, "optim fingerprint"));
     CZ_TRY(cz__optim_visit_sections(optim, true, add_section, print));
     for (int64_t p = 0; p < optim->param_count; p++)
         cz__optim_print_scalars(optim, p, print);

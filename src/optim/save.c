@@ -16,23 +16,27 @@ cz__progress cz__optim_progress(const cz_optim *optim)
 }
 
 /* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it
- * what is in use. A master that has not been used yet says nothing that the value does not. */
+ * what is in use. A master or an average that has not been used yet says nothing that the value
+ * does not. */
 static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
 {
     if (optim->group_of[param] < 0 || !progress->used[param])
         return 0;
     return progress->used[param] |
-           (cz__optim_slots_in_use(optim, param) & ~cz__optim_master_bit(optim));
+           (cz__optim_slots_in_use(optim, param) & ~cz__optim_added_bits(optim));
 }
 
-/* The step count, and what the rule keeps beside it. */
+/* The step count, and what is kept beside it. */
 static cz_status save_scalars(const cz_optim *optim, const cz__progress *progress, int64_t param,
                               cz_state_dict *entry)
 {
     const double *scalars = progress->scalars + param * optim->scalar_count;
     CZ_TRY(cz_state_dict_set_integer(entry, "step", progress->steps[param]));
-    for (int k = 0; k < optim->scalar_count; k++)
-        CZ_TRY(cz_state_dict_set_real(entry, cz__optim_scalar_slot(optim, k).name, scalars[k]));
+    for (int k = 0; k < optim->scalar_count; k++) {
+        const char *name = cz__optim_scalar_slot(optim, param, k).name;
+        if (name)
+            CZ_TRY(cz_state_dict_set_real(entry, name, scalars[k]));
+    }
     return CZ_OK;
 }
 
@@ -42,7 +46,7 @@ static cz_status outline_slot(const cz_optim *optim, const cz__progress *progres
 {
     if (!(progress->used[param] >> slot & 1u))
         return CZ_OK;
-    return cz_state_dict_set_text(entry, cz__optim_element_slot(optim, slot).name,
+    return cz_state_dict_set_text(entry, cz__optim_element_slot(optim, param, slot).name,
                                   cz_dtype_name(cz__optim_slot_dtype(optim, param, slot)));
 }
 
@@ -51,7 +55,7 @@ static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, 
                            int slot, cz_state_dict *entry)
 {
     const cz_tensor *value = cz__model_value(optim->model, param);
-    const cz_slot_spec spec = cz__optim_element_slot(optim, slot);
+    const cz_slot_spec spec = cz__optim_element_slot(optim, param, slot);
     const cz_dtype dtype = cz__optim_slot_dtype(optim, param, slot);
     void *data;
     CZ_TRY(
@@ -106,6 +110,9 @@ static cz_status save_group(const cz_optim *optim, int64_t k, cz_state_dict *gro
         (void)cz_optim_get_hyper(optim, k, name, &value);
         CZ_TRY(cz_state_dict_set_real(entry, name, value));
     }
+    const char *rule = optim->groups[k].rule->name;
+    if (strcmp(rule, optim->rule->name) != 0)
+        CZ_TRY(cz_state_dict_set_text(entry, "rule", rule));
     return save_names(optim, &optim->groups[k], entry);
 }
 
@@ -153,7 +160,8 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
     cz_tensor tensor = {0};
     if (cz_state_dict_get_dict(dict, "state", &state) != CZ_OK ||
         cz_state_dict_get_dict(state, cz__model_name(optim->model, param), &entry) != CZ_OK ||
-        cz_state_dict_get_tensor(entry, cz__optim_element_slot(optim, slot).name, &tensor) != CZ_OK)
+        cz_state_dict_get_tensor(entry, cz__optim_element_slot(optim, param, slot).name, &tensor) !=
+            CZ_OK)
         return NULL;
     return tensor.data;
 }
@@ -198,6 +206,7 @@ cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim state_dict: it is part of a sharded optimizer; ask that");
+    CZ_TRY(cz__optim_check_trained(optim, "optim state_dict"));
     const cz__progress progress = cz__optim_progress(optim);
     CZ_TRY(cz__optim_dict_create(out, optim, &progress));
     const cz_status status = copy_slots(optim, &progress, *out);

@@ -21,7 +21,7 @@ int cz__optim_parts(const cz_optim *optim)
 
 bool cz__optim_works_in_parts(const cz_optim *optim)
 {
-    return optim->kernel_threads && optim->shard.in_parts &&
+    return optim->kernel_threads && !optim->alone && optim->shard.in_parts &&
            (!optim->shard.scratch || optim->shard.parts == cz__optim_parts(optim));
 }
 
@@ -43,7 +43,8 @@ static int parts_of(const cz_optim *optim, const cz__optim_shard *shard)
     const uint64_t arrays = 3 + 2 * (uint64_t)optim->slot_count;
     const uint64_t size = cz_dtype_size(optim->dtype);
     const uint64_t parts = (uint64_t)elements * size * arrays / optim->part_bytes;
-    return parts < (uint64_t)optim->thread_count ? (int)parts : optim->thread_count;
+    const int most = optim->alone ? 1 : optim->thread_count;
+    return parts < (uint64_t)most ? (int)parts : most;
 }
 
 static void drop_threads(cz_optim *optim)
@@ -57,7 +58,7 @@ static void drop_threads(cz_optim *optim)
 
 static cz_status start_threads(cz_optim *optim, cz__optim_shard *shard)
 {
-    const int parts = parts_of(optim, shard), sums = optim->rule->sum_count;
+    const int parts = parts_of(optim, shard), sums = optim->sum_count;
     shard->in_parts = can_be_cut(shard);
     if (!shard->in_parts || parts <= cz__optim_parts(optim))
         return CZ_OK;
@@ -332,17 +333,18 @@ static cz_status check_map(const cz_optim *optim, const cz_shard_map *map, int r
 /* Rules that need whole tensors get them from one owner each. */
 static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
 {
-    if (!optim->rule->update_tensor)
+    if (!cz__optim_any_rule(optim, CZ__NEEDS_WHOLE_TENSORS))
         return CZ_OK;
     for (int64_t p = 0; p < optim->param_count; p++) {
         cz_span span;
-        if (optim->group_of[p] >= 0 && cz__shard_map_locate(map, p, 0, &span) &&
-            span.end < cz__shard_map_count(map, p))
+        const cz_rule *rule = cz__optim_rule_of(optim, p);
+        if (rule->update_tensor && optim->group_of[p] >= 0 &&
+            cz__shard_map_locate(map, p, 0, &span) && span.end < cz__shard_map_count(map, p))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "optim: rule %s updates whole tensors, and the shard map cuts "
                             "parameter '%.60s' at element %" PRId64 " of %" PRId64
                             "; partition greedily or with given owners",
-                            optim->rule->name, cz__model_name(optim->model, p), span.end,
+                            rule->name, cz__model_name(optim->model, p), span.end,
                             cz__shard_map_count(map, p));
     }
     return CZ_OK;
@@ -353,16 +355,39 @@ static bool wants_scratch(const cz_rule *rule)
     return rule->update_tensor && rule->scratch_bytes;
 }
 
+size_t cz__optim_own_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const cz_rule *rule = cz__optim_rule_of(optim, param);
+    cz_tensor given = *cz__model_value(optim->model, param);
+    given.dtype = optim->dtype;
+    return rule->scratch_bytes ? cz__slot_bytes(rule->scratch_bytes(&given, rule->context)) : 0;
+}
+
+size_t cz__optim_row_bytes(const cz_optim *optim, int64_t param)
+{
+    return cz__slot_bytes((size_t)cz_tensor_count(cz__model_value(optim->model, param)) *
+                          sizeof(float));
+}
+
+/* Of a whole tensor: its rule's, and rows for copies in f32. */
+static size_t tensor_scratch_bytes(const cz_optim *optim, int64_t param)
+{
+    const size_t count =
+        optim->is_mixed ? 2 + (size_t)cz__optim_use_of(optim, param)->slot_count : 0;
+    return cz__optim_own_scratch_bytes(optim, param) + count * cz__optim_row_bytes(optim, param);
+}
+
 /* The most that a whole tensor on a device needs, or tiles. */
 static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
                             const cz_device *device)
 {
-    const cz_rule *rule = optim->rule;
-    size_t most = cz__optim_mixed_scratch_bytes(optim);
+    const size_t mixed = cz__optim_mixed_scratch_bytes(optim);
+    const size_t average = cz__optim_average_scratch_bytes(optim);
+    size_t most = mixed > average ? mixed : average;
     for (int64_t s = 0; s < shard->span_count; s++) {
-        const cz_tensor *value = cz__model_value(optim->model, shard->spans[s].param);
-        const bool asks = wants_scratch(rule) && shard->spans[s].device == device;
-        const size_t bytes = asks ? rule->scratch_bytes(value, rule->context) : 0;
+        const cz_rule *rule = optim->groups[shard->spans[s].group].rule;
+        const bool asks = rule->update_tensor && shard->spans[s].device == device;
+        const size_t bytes = asks ? tensor_scratch_bytes(optim, shard->spans[s].param) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -371,8 +396,12 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 /* One piece for each device. */
 static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
 {
+    bool any = optim->is_mixed;
     shard->parts = cz__optim_parts(optim);
-    if (!wants_scratch(optim->rule) && !optim->is_mixed)
+    any = any || cz__optim_average_scratch_bytes(optim) > 0;
+    for (int k = 0; k < optim->rule_count; k++)
+        any = any || wants_scratch(optim->rules[k].rule);
+    if (!any)
         return CZ_OK;
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_device *device = shard->spans[s].device;
@@ -397,7 +426,7 @@ void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part
 /* What a step works with beside the state. */
 static cz_status allocate_work(const cz_optim *optim, cz__optim_shard *shard)
 {
-    const size_t rows = (size_t)shard->span_count, sums = (size_t)optim->rule->sum_count;
+    const size_t rows = (size_t)shard->span_count, sums = (size_t)optim->sum_count;
     CZ_TRY(allocate_scratch(optim, shard));
     if (sums == 0)
         return CZ_OK;

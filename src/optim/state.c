@@ -10,41 +10,32 @@
 #include "base/status.h"
 #include "optim/object.h"
 
-static bool is_step(cz_slot_spec slot)
-{
-    return slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") == 0;
-}
-
-bool cz__optim_counts_steps(const cz_optim *optim)
-{
-    for (int i = 0; i < optim->rule->slot_count; i++)
-        if (is_step(cz__rule_slot(optim->rule, i)))
-            return true;
-    return false;
-}
-
 /* The k-th of the rule's slots of a kind, the step count left out; its name is NULL if there are
  * fewer. */
 static cz_slot_spec slot_of_kind(const cz_rule *rule, cz_slot_kind kind, int k)
 {
     for (int i = 0; i < rule->slot_count; i++) {
         const cz_slot_spec slot = cz__rule_slot(rule, i);
-        if (slot.kind == kind && !is_step(slot) && k-- == 0)
+        if (slot.kind == kind && !cz__slot_is_step(slot) && k-- == 0)
             return slot;
     }
     return (cz_slot_spec){0};
 }
 
-cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e)
+cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int64_t param, int e)
 {
     if (e == optim->master_slot)
         return (cz_slot_spec){.name = CZ__MASTER, .kind = CZ_SLOT_ELEMENT};
-    return slot_of_kind(optim->rule, CZ_SLOT_ELEMENT, e);
+    if (e == optim->average_slot)
+        return (cz_slot_spec){.name = CZ__AVERAGE, .kind = CZ_SLOT_ELEMENT};
+    return slot_of_kind(cz__optim_rule_of(optim, param), CZ_SLOT_ELEMENT, e);
 }
 
-cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k)
+cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int64_t param, int k)
 {
-    return slot_of_kind(optim->rule, CZ_SLOT_SCALAR, k);
+    if (optim->average_slot >= 0 && k == optim->rule_scalars)
+        return (cz_slot_spec){.name = CZ__AVERAGED, .kind = CZ_SLOT_SCALAR};
+    return slot_of_kind(cz__optim_rule_of(optim, param), CZ_SLOT_SCALAR, k);
 }
 
 /* ---- coming into use ---- */
@@ -54,7 +45,7 @@ double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t p
     if (!slot.initial_hyper)
         return slot.initial;
     int place = 0; /* there is one of that name: the table was checked */
-    (void)cz__rule_find_hyper(optim->rule, slot.initial_hyper, &place);
+    (void)cz__rule_find_hyper(cz__optim_rule_of(optim, param), slot.initial_hyper, &place);
     return optim->groups[optim->group_of[param]].hypers[place];
 }
 
@@ -77,7 +68,8 @@ static void start_slot(cz_optim *optim, int64_t param, int e)
         start_master(optim, param);
         return;
     }
-    const double value = cz__optim_first_value(optim, cz__optim_element_slot(optim, e), param);
+    const double value =
+        cz__optim_first_value(optim, cz__optim_element_slot(optim, param, e), param);
     if (value == 0 && !signbit(value)) /* as memory is reserved */
         return;
     for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
@@ -94,8 +86,9 @@ static void start_scalars(cz_optim *optim, int64_t param)
 {
     double *scalars = optim->scalars + param * optim->scalar_count;
     if (!optim->scalars_used[param])
-        for (int k = 0; k < optim->scalar_count; k++)
-            scalars[k] = cz__optim_first_value(optim, cz__optim_scalar_slot(optim, k), param);
+        for (int k = 0; k < optim->scalar_count; k++) /* 0 where the rule has fewer */
+            scalars[k] =
+                cz__optim_first_value(optim, cz__optim_scalar_slot(optim, param, k), param);
     optim->scalars_used[param] = true;
 }
 
@@ -129,27 +122,46 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
         return CZ_OK;
     }
     for (int k = 0; k < optim->scalar_count; k++) {
-        if (strcmp(cz__optim_scalar_slot(optim, k).name, slot) != 0)
+        const char *name = cz__optim_scalar_slot(optim, param, k).name;
+        if (!name || strcmp(name, slot) != 0)
             continue;
         const bool present = optim->shard.first_span[param] >= 0 && optim->scalars_used[param];
         *value = present ? optim->scalars[param * optim->scalar_count + k] : NAN;
         return CZ_OK;
     }
-    return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: %s has no scalar slot '%s'", optim->rule->name,
-                    slot);
+    return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: %s has no scalar slot '%s'",
+                    cz__optim_rule_of(optim, param)->name, slot);
 }
 
 /* ---- before a step ---- */
 
+/* What is frozen has no average. */
+static void forget_averages(cz_optim *optim)
+{
+    const unsigned average = cz__optim_average_bit(optim);
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const int64_t param = optim->shard.spans[s].param;
+        if (optim->tables.trainable[param] || !(optim->used[param] & average))
+            continue;
+        optim->used[param] &= ~average;
+        *cz__optim_averaged(optim, param) = 0;
+    }
+}
+
 cz_status cz__optim_prepare(cz_optim *optim)
 {
     CZ_TRY(cz__optim_reserve(optim, &optim->shard));
-    if (!optim->rule->state_at_create)
+    if (optim->average_slot >= 0 && !optim->evaluated)
+        forget_averages(optim);
+    if (!cz__optim_any_rule(optim, CZ__HAS_STATE_AT_CREATE))
         return CZ_OK;
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
-        if (optim->tables.trainable[span->param])
-            cz__optim_start(optim, span->param, cz__optim_slots_in_use(optim, span->param));
+        if (optim->tables.trainable[span->param] &&
+            optim->groups[span->group].rule->state_at_create)
+            cz__optim_start(optim, span->param,
+                            cz__optim_slots_in_use(optim, span->param) &
+                                ~cz__optim_average_bit(optim));
     }
     return CZ_OK;
 }
@@ -186,13 +198,20 @@ void *cz__optim_slot_address(const cz_optim *optim, int64_t param, int slot, int
     return cz__shard_slot_address(optim, &optim->shard, param, slot, element);
 }
 
-/* The place of a slot among the element slots, -1 if there is none of that name. */
-static int find_slot(const cz_optim *optim, const char *name)
+int cz__optim_find_slot(const cz_optim *optim, int64_t param, const char *name)
 {
-    for (int e = 0; e < optim->slot_count; e++)
-        if (strcmp(cz__optim_element_slot(optim, e).name, name) == 0)
+    for (int e = 0; e < optim->slot_count; e++) {
+        const char *its = cz__optim_element_slot(optim, param, e).name;
+        if (its && strcmp(its, name) == 0)
             return e;
+    }
     return -1;
+}
+
+bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name)
+{
+    const int e = cz__optim_find_slot(optim, param, name);
+    return e >= 0 && optim->group_of[param] >= 0 && cz__optim_slots_in_use(optim, param) >> e & 1u;
 }
 
 cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot, int64_t begin,
@@ -202,13 +221,13 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
         return cz__fail(CZ_ERR_ARGUMENT, "optim state: an argument is NULL");
     const cz_tensor *value = cz__model_value(optim->model, param);
     const int64_t end = value ? cz_tensor_count(value) : 0;
-    const int e = find_slot(optim, slot);
     if (begin < 0 || begin >= end)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim state: no element %" PRId64 " of parameter %" PRId64, begin, param);
+    const int e = cz__optim_find_slot(optim, param, slot);
     if (e < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "optim state: %s has no element slot '%s'",
-                        optim->rule->name, slot);
+                        cz__optim_rule_of(optim, param)->name, slot);
     if (cz__optim_is_packed(optim, param, e))
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim state: '%s' of parameter '%.60s' is in 8 bits and has no address; a "

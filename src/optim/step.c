@@ -231,9 +231,8 @@ cz_status cz__step_run_closure(const cz_step_options *options, cz__step_outcome 
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, "closure");
 }
 
-static cz_status begin_rule(cz_optim *optim)
+static cz_status begin_rule(cz_optim *optim, const cz_rule *rule)
 {
-    const cz_rule *rule = optim->rule;
     if (!rule->begin_step)
         return CZ_OK;
     const cz_status status =
@@ -257,6 +256,7 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
 {
     cz_step_options ours;
     CZ_TRY(closure);
+    CZ_TRY(cz__optim_check_trained(optim, "step"));
     CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "step"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
@@ -264,7 +264,8 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
     CZ_TRY(check_loss_scale(ours.loss_scale));
     optim->step = ours;
     optim->factor = 1;
-    CZ_TRY(begin_rule(optim));
+    for (int k = 0; k < optim->rule_count; k++)
+        CZ_TRY(begin_rule(optim, optim->rules[k].rule));
     return cz__optim_prepare(optim);
 }
 
@@ -289,8 +290,8 @@ const cz_step_options *cz__optim_step_options(const cz_optim *optim)
 /* The only rank's sums are those of all. */
 static void round_sums(cz_optim *optim, int64_t param)
 {
-    const int count = optim->rule->sum_count;
-    const cz_sum *sums = cz__optim_sums(optim, param);
+    const int count = optim->sum_count;
+    const cz_sum *sums = cz__optim_has_sums(optim, param) ? cz__optim_sums(optim, param) : NULL;
     if (sums)
         for (int k = 0; k < count; k++)
             optim->sum_values[param * count + k] = cz_sum_value(&sums[k]);
@@ -298,7 +299,7 @@ static void round_sums(cz_optim *optim, int64_t param)
 
 static void update(cz_optim *optim)
 {
-    if (optim->rule->sum_count > 0) {
+    if (optim->sum_count > 0) {
         cz__optim_update_sums(optim, optim->gradients);
         for (int64_t p = 0; p < optim->param_count; p++)
             round_sums(optim, p);
@@ -308,7 +309,7 @@ static void update(cz_optim *optim)
 
 void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient)
 {
-    if (optim->rule->sum_count > 0) {
+    if (cz__optim_has_sums(optim, param)) {
         cz__optim_update_sums_param(optim, param, gradient);
         round_sums(optim, param);
     }

@@ -17,9 +17,11 @@ static cz_rule_step step_of(const cz_optim *optim, int64_t param)
         .size = sizeof(cz_rule_step),
         .hypers = optim->groups[optim->group_of[param]].hypers,
         .step = optim->steps[param] + 1,
-        .scalars = optim->scalar_count > 0 ? optim->scalars + param * optim->scalar_count : NULL,
+        .scalars = cz__optim_use_of(optim, param)->scalar_count > 0
+                       ? optim->scalars + param * optim->scalar_count
+                       : NULL,
         .argument = optim->step.argument,
-        .context = optim->rule->context,
+        .context = cz__optim_rule_of(optim, param)->context,
     };
 }
 
@@ -27,7 +29,7 @@ static void prepare_afresh(const cz_optim *optim, int64_t param, cz__prepared *p
 {
     const cz_rule_step step = step_of(optim, param);
     memset(prepared, 0, sizeof *prepared);
-    optim->rule->prepare(&step, prepared->coefficients, &prepared->flags);
+    cz__optim_rule_of(optim, param)->prepare(&step, prepared->coefficients, &prepared->flags);
     prepared->flags &= ~CZ_UPDATE_FIRST;
     prepared->step = step.step;
 }
@@ -38,7 +40,7 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
 {
     const int64_t step = optim->steps[param] + 1;
     cz__prepared *shared = &optim->groups[optim->group_of[param]].prepared[step % CZ__PREPARED];
-    if (optim->scalar_count > 0 || optim->step.argument) {
+    if (cz__optim_use_of(optim, param)->scalar_count > 0 || optim->step.argument) {
         prepare_afresh(optim, param, prepared);
         return;
     }
@@ -58,7 +60,7 @@ static uint64_t key_of(const cz_optim *optim, int64_t param)
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
 static void begin_step(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    const unsigned in_use = cz__optim_slots_in_use(optim, param);
+    const unsigned in_use = cz__optim_slots_in_use(optim, param) & ~cz__optim_average_bit(optim);
     const unsigned of_rule = in_use & ~cz__optim_master_bit(optim);
     const bool first = of_rule && !(optim->used[param] & of_rule);
     cz__optim_start(optim, param, in_use);
@@ -94,21 +96,57 @@ static void find_memory(cz__span_memory *memory, const cz_optim *optim, const cz
     }
 }
 
-static void update_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
-                          const cz__prepared *prepared, int part)
+/* The average of a whole tensor, in tiles of its type. */
+static void average_tensor(const cz_optim *optim, int64_t param, const cz__span_memory *memory,
+                           double weight, int part)
 {
     const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
-    const cz_tensor_update update = {
-        .size = sizeof update,
-        .param = cz__model_value(optim->model, param),
-        .grad = memory->gradient,
-        .slots = memory->slots,
-        .coefficients = prepared->coefficients,
-        .flags = prepared->flags,
-        .scratch = cz__optim_scratch(optim, device, part),
-        .context = optim->rule->context,
-    };
-    optim->rule->update_tensor(&update);
+    const cz_dtype dtype = cz__model_value(optim->model, param)->dtype;
+    const cz_dtype wide = cz__optim_slot_dtype(optim, param, optim->average_slot);
+    char *average = memory->slots[optim->average_slot];
+    void *row = cz__optim_scratch(optim, device, part);
+    if (dtype == wide) {
+        cz__optim_average(device, wide, weight, memory->count, memory->value, average);
+        return;
+    }
+    for (int64_t first = 0; first < memory->count; first += CZ__TILE) {
+        const int64_t left = memory->count - first, count = left < CZ__TILE ? left : CZ__TILE;
+        (void)device->convert(NULL, wide, row, dtype,
+                              memory->value + (size_t)first * cz_dtype_size(dtype), count);
+        cz__optim_average(device, wide, weight, count, row,
+                          average + (size_t)first * cz_dtype_size(wide));
+    }
+}
+
+static void update_plain_tensor(const cz_optim *optim, int64_t param, cz__span_memory *memory,
+                                const cz__prepared *prepared, int part)
+{
+    cz__optim_update_tensor(optim, param, memory->value, memory->gradient, memory->slots, prepared,
+                            part);
+    if (prepared->weight > 0)
+        average_tensor(optim, param, memory, prepared->weight, part);
+}
+
+/* Elements that the kernel and the average go over while they are in the first-level cache. */
+enum { AVERAGED_TILE = 1024 };
+
+static void update_and_average(const cz_optim *optim, cz_update_kernel kernel,
+                               const cz_device *device, const cz__span_memory *memory,
+                               const cz__prepared *prepared)
+{
+    const size_t size = cz_dtype_size(optim->dtype);
+    void *slots[CZ__RULE_SLOTS];
+    for (int64_t first = 0; first < memory->count; first += AVERAGED_TILE) {
+        const int64_t left = memory->count - first;
+        const int64_t count = left < AVERAGED_TILE ? left : AVERAGED_TILE;
+        const size_t offset = (size_t)first * size;
+        for (int e = 0; e < optim->slot_count; e++)
+            slots[e] = memory->slots[e] ? (char *)memory->slots[e] + offset : NULL;
+        kernel(NULL, count, memory->value + offset, memory->gradient + offset, slots,
+               prepared->coefficients, prepared->flags);
+        cz__optim_average(device, optim->dtype, prepared->weight, count, memory->value + offset,
+                          slots[optim->average_slot]);
+    }
 }
 
 /* Is all of it in the type in which kernels compute, as it is? */
@@ -136,26 +174,30 @@ cz__piece cz__optim_piece(const cz_optim *optim, int64_t place, const void *grad
 void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared)
 {
+    const cz__local_span *span = &optim->shard.spans[piece->place];
     cz__span_memory memory;
+    const cz__rule_use *use = cz__optim_use(optim, span->group);
     find_memory(&memory, optim, piece);
-    if (optim->rule->update_tensor)
-        update_tensor(optim, optim->shard.spans[piece->place].param, &memory, prepared,
-                      piece->part);
-    else if (is_plain(optim, piece))
-        optim->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
-                      prepared->coefficients, prepared->flags);
-    else
+    if (!is_plain(optim, piece))
         cz__optim_update_mixed(optim, piece, prepared, &memory, NULL);
+    else if (use->rule->update_tensor)
+        update_plain_tensor(optim, span->param, &memory, prepared, piece->part);
+    else if (prepared->weight > 0)
+        update_and_average(optim, use->kernel, span->device, &memory, prepared);
+    else
+        use->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
+                    prepared->coefficients, prepared->flags);
 }
 
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                                  const cz__prepared *prepared, cz_sum *sums)
 {
     cz__span_memory memory;
+    const cz__rule_use *use = cz__optim_use(optim, optim->shard.spans[piece->place].group);
     find_memory(&memory, optim, piece);
     if (is_plain(optim, piece))
-        optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
-                           prepared->coefficients, prepared->flags, sums);
+        use->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
+                         prepared->coefficients, prepared->flags, sums);
     else
         cz__optim_update_mixed(optim, piece, prepared, &memory, sums);
 }
@@ -166,19 +208,21 @@ static void combine(const cz_optim *optim, int64_t param, cz__prepared *prepared
 {
     const cz_rule_step step = step_of(optim, param);
     const unsigned first = prepared->flags & CZ_UPDATE_FIRST;
-    optim->rule->combine(&step, cz__optim_sum_values(optim, param), prepared->coefficients,
-                         &prepared->flags);
+    cz__optim_rule_of(optim, param)
+        ->combine(&step, cz__optim_sum_values(optim, param), prepared->coefficients,
+                  &prepared->flags);
     prepared->flags = (prepared->flags & ~CZ_UPDATE_FIRST) | first;
 }
 
 void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    if (optim->rule->sum_count > 0) {
+    if (cz__optim_has_sums(optim, param)) {
         *prepared = optim->shard.prepared[optim->shard.first_span[param]];
         combine(optim, param, prepared);
     } else {
         begin_step(optim, param, prepared);
     }
+    prepared->weight = cz__optim_begin_average(optim, param);
 }
 
 /* The gradient is read, the others are read and written. */
@@ -198,44 +242,49 @@ uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param)
 void cz__optim_begin_sums(cz_optim *optim, int64_t param)
 {
     begin_step(optim, param, &optim->shard.prepared[optim->shard.first_span[param]]);
-    memset(cz__optim_sums(optim, param), 0, (size_t)optim->rule->sum_count * sizeof(cz_sum));
+    memset(cz__optim_sums(optim, param), 0, (size_t)optim->sum_count * sizeof(cz_sum));
 }
 
 void cz__optim_end_sums(cz_optim *optim, int64_t param)
 {
     cz_sum *sums = cz__optim_sums(optim, param);
-    for (int k = 0; k < optim->rule->sum_count; k++)
+    for (int k = 0; k < optim->sum_count; k++)
         cz__sum_settle(&sums[k]);
 }
 
 int cz__optim_sum_count(const cz_optim *optim)
 {
-    return optim->rule->sum_count;
+    return optim->sum_count;
+}
+
+bool cz__optim_has_sums(const cz_optim *optim, int64_t param)
+{
+    return optim->group_of[param] >= 0 && cz__optim_rule_of(optim, param)->sum_count > 0;
 }
 
 cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param)
 {
     const int64_t head = optim->shard.first_span[param];
-    return head < 0 ? NULL : optim->shard.sums + head * optim->rule->sum_count;
+    return head < 0 ? NULL : optim->shard.sums + head * optim->sum_count;
 }
 
 double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
 {
-    return optim->sum_values + param * optim->rule->sum_count;
+    return optim->sum_values + param * optim->sum_count;
 }
 
 /* ---- tiles ---- */
 /* The passes of a step in tiles, as they come out of a reduction or go to other ranks: kernels on
  * each while it is in cache. */
 
-/* By kernels, in the host's memory, what is here of a parameter in one row, and no threads to share
- * it with; tiles may end within a block of 8-bit state. */
+/* All by kernels, in the host's memory, what is here of a parameter in one row, and no threads to
+ * share it with; tiles may end within a block of 8-bit state. */
 bool cz__optim_takes_tiles(const cz_optim *optim)
 {
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         if (cz__optim_block(optim, optim->shard.spans[s].param) > 1)
             return false;
-    return optim->kernel && !optim->rule->update_tensor && optim->shard.in_parts &&
+    return !cz__optim_any_rule(optim, CZ__NEEDS_WHOLE_TENSORS) && optim->shard.in_parts &&
            !cz__optim_works_in_parts(optim);
 }
 
@@ -331,11 +380,18 @@ int64_t cz__optim_elements(const cz_optim *optim, const uint8_t *present)
 
 /* ---- the sums of a rule ---- */
 
+/* And has it sums? */
+static bool begins_sums(const cz_optim *optim, int64_t place, const uint8_t *present)
+{
+    return begins_param(optim, place, present) &&
+           cz__optim_has_sums(optim, optim->shard.spans[place].param);
+}
+
 void cz__optim_begin_sum_tiles(cz__tiles *tiles, const uint8_t *present)
 {
     cz_optim *optim = tiles->optim;
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, present))
+        if (begins_sums(optim, s, present))
             cz__optim_begin_sums(optim, optim->shard.spans[s].param);
 }
 
@@ -344,6 +400,8 @@ void cz__optim_sum_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t 
 {
     const cz_optim *optim = tiles->optim;
     cz__piece piece;
+    if (!cz__optim_has_sums(optim, param))
+        return;
     (void)find_piece(tiles, param, first, count, gradient, &piece);
     cz__optim_add_sums_of_piece(optim, &piece,
                                 &optim->shard.prepared[optim->shard.first_span[param]],
@@ -354,7 +412,7 @@ void cz__optim_end_sum_tiles(cz__tiles *tiles, const uint8_t *present)
 {
     cz_optim *optim = tiles->optim;
     for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, present))
+        if (begins_sums(optim, s, present))
             cz__optim_end_sums(optim, optim->shard.spans[s].param);
 }
 

@@ -634,7 +634,7 @@ static cz_status complete(cz_parts *parts, int64_t p, const void *gradient, int 
     return CZ_OK;
 }
 
-static cz_status keep(cz_parts *parts, int64_t p, const void *gradient)
+static cz_status keep_gradient(cz_parts *parts, int64_t p, const void *gradient)
 {
     const int level = cz__leaves_digits(parts->added);
     parts->has[level][p] = gradient != NULL;
@@ -710,7 +710,7 @@ static cz_status add_param(cz_parts *parts, int64_t p, void *gradient)
     if (count > 0)
         CZ_TRY(complete(parts, p, gradient, count));
     else if (!is_last)
-        CZ_TRY(keep(parts, p, gradient));
+        CZ_TRY(keep_gradient(parts, p, gradient));
     if (is_last)
         give(parts, p, gradient);
     return CZ_OK;

@@ -137,9 +137,12 @@ cz_status cz__plan_buckets(cz__plan_draft *d)
 static cz_status allocate(cz__plan_draft *d)
 {
     cz__plan_ranks *ranks = &d->plan->ranks;
-    int64_t **const arrays[] = {&ranks->trained, &ranks->saved,   &ranks->slotted, &ranks->spans,
+    int64_t **const arrays[] = {&ranks->saved,   &ranks->slotted, &ranks->spans,
                                 &ranks->reduced, &ranks->buffers, &d->spans};
     const size_t count = (size_t)d->plan->options.world_size + 1;
+    ranks->columns = cz__calloc((size_t)d->plan->slots * count, sizeof *ranks->columns);
+    if (!ranks->columns)
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu ranks", count - 1);
     for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++)
         if (!(*arrays[k] = cz__calloc(count, sizeof **arrays[k])))
             return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu ranks", count - 1);
@@ -156,8 +159,8 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
                            .counts = d->counts,
                            .parts = d->parts,
                            .layout = d->layout,
-                           .group_count = 1,
-                           .group_sizes = &plan->param_count,
+                           .group_count = plan->options.group_count + 1,
+                           .group_sizes = d->group_sizes,
                            .members = d->members,
                            .buckets = plan->options.ddp ? &d->buckets : NULL,
                            .element_size = plan->element_size,
@@ -166,7 +169,7 @@ static cz_status make_sharded(const cz__plan_draft *d, cz_shard_map **out)
     return cz__deal_out(&deal, plan->options.partition, out);
 }
 
-/* That of a data-parallel model: each bucket cut evenly. */
+/* The map of a data-parallel model: each bucket cut evenly. */
 static cz_status make_buckets(const cz__plan_draft *d, cz_shard_map **out)
 {
     size_t narrowest = sizeof(double);
@@ -187,19 +190,38 @@ static cz_status make_even(const cz__plan_draft *d, cz_shard_map **out)
 
 /* ---- asked ---- */
 
+/* Which elements have slot k of `slots`? The last ones have all. */
+static cz_status tally_slots(cz__plan_draft *d, const cz_shard_map *map)
+{
+    cz_plan *plan = d->plan;
+    const int rows = plan->options.world_size + 1;
+    uint8_t *has = cz__calloc((size_t)plan->param_count, sizeof *has);
+    if (!has)
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a table of %zu parameters",
+                        (size_t)plan->param_count);
+    for (int k = 0; k < plan->slots; k++) {
+        const bool common = k >= plan->slots - plan->common_slots;
+        for (int64_t p = 0; p < plan->param_count; p++) {
+            has[p] = d->trains[p] && (common || d->slots[p] > k);
+            plan->elements[k] += has[p] ? d->counts[p] : 0;
+        }
+        cz__shard_map_tally(map, has, plan->ranks.columns + (int64_t)k * rows, d->spans);
+    }
+    cz__free(has);
+    return CZ_OK;
+}
+
 static cz_status tally_state(cz__plan_draft *d)
 {
     cz_plan *plan = d->plan;
     cz_shard_map *map = NULL;
     CZ_TRY(plan->options.unsharded ? make_even(d, &map) : make_sharded(d, &map));
+    const cz_status status = tally_slots(d, map);
     cz__shard_map_tally(map, d->trains, plan->ranks.slotted, d->spans);
     cz__shard_map_tally(map, NULL, plan->ranks.saved, plan->ranks.spans);
     plan->map_bytes = cz__shard_map_bytes(map);
-    for (int r = 0; r < plan->options.world_size; r++)
-        plan->ranks.trained[r] = plan->options.unsharded ? plan->shapes[CZ_SHAPE_PARAM].elements
-                                                         : plan->ranks.slotted[r];
     cz__shard_map_destroy(&map);
-    return CZ_OK;
+    return status;
 }
 
 /* What ranks add up in a hook's all-reduces, as differences to the rank before. */
@@ -240,7 +262,7 @@ static cz_status tally_reductions(cz__plan_draft *d)
     return CZ_OK;
 }
 
-/* A checkpoint deals them out whole, the largest first. */
+/* A checkpoint deals out buffers whole, the largest first. */
 static cz_status deal_buffers(const cz__plan_draft *d)
 {
     const cz_plan *plan = d->plan;

@@ -23,15 +23,29 @@ static uint64_t param_bytes(const cz_plan *plan)
     return plan->shapes[CZ_SHAPE_PARAM].bytes + plan->shapes[CZ_SHAPE_FROZEN].bytes;
 }
 
-static uint64_t state_bytes(const cz_plan *plan, int64_t elements)
+/* Elements with slot k that are a rank's; ALL: of all ranks. */
+enum { ALL = -1 };
+static uint64_t slot_elements(const cz_plan *plan, int k, int rank)
 {
-    return (uint64_t)plan->slots * cz__slot_bytes((size_t)elements * plan->slot_size);
+    const int64_t row = (int64_t)k * (plan->options.world_size + 1);
+    return (uint64_t)(rank == ALL ? plan->elements[k] : plan->ranks.columns[row + rank]);
+}
+
+static uint64_t state_bytes(const cz_plan *plan, int rank)
+{
+    uint64_t bytes = 0;
+    for (int k = 0; k < plan->slots; k++)
+        bytes += cz__slot_bytes((size_t)slot_elements(plan, k, rank) * plan->slot_size);
+    return bytes;
 }
 
 /* The same without gaps. */
-static uint64_t slot_elements_bytes(const cz_plan *plan, uint64_t elements)
+static uint64_t slot_elements_bytes(const cz_plan *plan, int rank)
 {
-    return (uint64_t)plan->slots * elements * plan->slot_size;
+    uint64_t bytes = 0;
+    for (int k = 0; k < plan->slots; k++)
+        bytes += slot_elements(plan, k, rank) * plan->slot_size;
+    return bytes;
 }
 
 /* ---- staging ---- */
@@ -98,19 +112,31 @@ static uint64_t ddp_tables(const cz_plan *plan)
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
 }
 
+/* Tables are as wide as the widest rule needs. */
+static uint64_t optim_bytes(const cz_plan *plan, int64_t spans)
+{
+    const cz_plan_options *o = &plan->options;
+    uint64_t most = cz__optim_bytes(o->rule, o->average, plan->param_count, spans);
+    for (int64_t g = 0; g < o->group_count; g++) {
+        const uint64_t bytes =
+            cz__optim_bytes(plan->rules[g].rule, o->average, plan->param_count, spans);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static uint64_t zero_tables(const cz_plan *plan, int rank)
 {
     const cz_plan_options *o = &plan->options;
     return cz__zero_bytes(plan->param_count) + plan->map_bytes +
-           cz__optim_bytes(o->rule, plan->param_count, plan->ranks.spans[rank]) +
+           optim_bytes(plan, plan->ranks.spans[rank]) +
            cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
 }
 
 static uint64_t optim_tables(const cz_plan *plan)
 {
-    return cz__optim_bytes(plan->options.rule, plan->param_count, plan->param_count) +
-           cz__owner_table_bytes(1, plan->param_count) +
+    return optim_bytes(plan, plan->param_count) + cz__owner_table_bytes(1, plan->param_count) +
            (uint64_t)plan->param_count * sizeof(void *);
 }
 
@@ -144,19 +170,28 @@ static cz__save_shape save_shape(const cz_plan *plan, uint64_t elements_bytes, i
 static uint64_t file_bytes(const cz_plan *plan, int rank)
 {
     const uint64_t saved = (uint64_t)plan->ranks.saved[rank];
-    const uint64_t slotted = (uint64_t)plan->ranks.slotted[rank];
-    return saved * plan->element_size + slot_elements_bytes(plan, slotted) +
+    return saved * plan->element_size + slot_elements_bytes(plan, rank) +
            (uint64_t)plan->ranks.buffers[rank];
+}
+
+static size_t count_scalars(const cz_rule *rule)
+{
+    size_t count = 0;
+    for (int i = 0; i < rule->slot_count; i++) {
+        const cz_slot_spec slot = cz__rule_slot(rule, i);
+        count += slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") != 0;
+    }
+    return count;
 }
 
 /* How far each parameter is, and the reduction that finds it out, whose staging memory is kept. */
 static uint64_t progress(const cz_plan *plan)
 {
-    const cz_rule *rule = plan->options.rule;
-    size_t words = 2;
-    for (int i = 0; i < rule->slot_count; i++) {
-        const cz_slot_spec slot = cz__rule_slot(rule, i);
-        words += slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") != 0;
+    const size_t before = 2 + (plan->options.average != 0);
+    size_t words = before + count_scalars(plan->options.rule);
+    for (int64_t g = 0; g < plan->options.group_count; g++) {
+        const size_t its = before + count_scalars(plan->rules[g].rule);
+        words = its > words ? its : words;
     }
     const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
     return plan->options.unsharded
@@ -177,8 +212,7 @@ static void plan_files(const cz_plan *plan, int rank, cz_plan_memory *m)
 static uint64_t dict_bytes(const cz_plan *plan)
 {
     const uint64_t entry = ENTRY_BYTES + (uint64_t)plan->slots * ENTRY_SLOT_BYTES;
-    return slot_elements_bytes(plan, (uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements) +
-           (uint64_t)plan->param_count * entry + plan->name_bytes;
+    return slot_elements_bytes(plan, ALL) + (uint64_t)plan->param_count * entry + plan->name_bytes;
 }
 
 static void plan_consolidation(const cz_plan *plan, int rank, cz_plan_memory *m)
@@ -223,7 +257,7 @@ void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *m)
 {
     const cz_plan_options *o = &plan->options;
     plan_model(plan, m);
-    m->state_bytes = state_bytes(plan, plan->ranks.trained[rank]);
+    m->state_bytes = state_bytes(plan, o->unsharded ? ALL : rank);
     m->view_bytes = o->views ? m->param_bytes : 0;
     m->hook_bytes = o->wire ? plan->bucket_bytes : 0;
     if (o->wire && o->wire != plan->dtype)
@@ -240,12 +274,11 @@ void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *m)
 void cz__plan_alone(const cz_plan *plan, cz_plan_memory *m)
 {
     plan_model(plan, m);
-    m->state_bytes = state_bytes(plan, plan->shapes[CZ_SHAPE_PARAM].elements);
+    m->state_bytes = state_bytes(plan, ALL);
     m->part_bytes = kept_bytes(plan, 0, 1);
     m->table_bytes = model_tables(plan) + optim_tables(plan);
     add_up(m);
-    m->file_bytes = m->param_bytes + m->buffer_bytes +
-                    slot_elements_bytes(plan, (uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements);
+    m->file_bytes = m->param_bytes + m->buffer_bytes + slot_elements_bytes(plan, ALL);
     const cz__save_shape shape = save_shape(plan, m->file_bytes, plan->param_count);
     m->save_bytes = cz__save_memory(&shape);
     m->async_save_bytes = m->save_bytes + m->file_bytes;

@@ -8,6 +8,7 @@
 #include "czero/plan.h"
 #include "base/leaves.h"
 #include "io/text.h"
+#include "rule/rule.h"
 #include "zero/deal.h"
 
 enum { CZ__SHAPE_KINDS = 3 };
@@ -33,7 +34,7 @@ struct cz_shapes {
 
 /* What each rank has; arrays of world_size + 1 numbers. */
 typedef struct cz__plan_ranks {
-    int64_t *trained; /* owned, as all: elements with state */
+    int64_t *columns; /* owned, as all: a row for each slot, of elements that have it */
     int64_t *saved; /* elements of parameters that it writes; the same ones if nothing is frozen */
     int64_t *slotted; /* and with how many there are slots */
     int64_t *spans;   /* pieces of parameters in its part of a checkpoint */
@@ -41,14 +42,23 @@ typedef struct cz__plan_ranks {
     int64_t *buffers; /* bytes of buffers that it writes */
 } cz__plan_ranks;
 
+/* Of a group. */
+typedef struct cz__plan_rule {
+    const cz_rule *rule;
+    int64_t granule;
+} cz__plan_rule;
+
 struct cz_plan {
     cz_plan_options options; /* complete: no defaults are left */
+    cz__plan_rule *rules;    /* owned; of each of its groups */
     cz__shape_sums shapes[CZ__SHAPE_KINDS];
     int64_t param_count; /* with frozen ones */
     cz_dtype dtype;      /* of the parameters, if they have one */
     size_t element_size; /* of it */
     size_t name_bytes;
-    int slots;             /* element slots that are in use: the rule's, and that of masters */
+    int common_slots; /* those of masters, and of averages: all parameters have them */
+    int slots;        /* element slots that are in use, at most: a rule's, and those */
+    int64_t elements[CZ__RULE_SLOTS + 3]; /* that have slot k, on all ranks together */
     size_t slot_size;      /* bytes of an element of one: of 16-bit values it is in f32 */
     int bucket_count;      /* 0: gradients travel in the step */
     size_t longest;        /* bytes of the largest bucket */
@@ -65,6 +75,10 @@ typedef struct cz__plan_draft {
     const cz_shapes *shapes;
     int64_t *counts; /* owned, as all that follows */
     uint8_t *dtypes, *parts, *trains;
+    uint8_t *slots;       /* of the parameter's rule */
+    int64_t *group_of;    /* 0: it is in none; 1: in the first */
+    int64_t *group_sizes; /* of the groups, and of what is in none */
+    int64_t listed;       /* entries of `members` */
     int64_t *layout, *members;
     int64_t *granules;
     double *costs;

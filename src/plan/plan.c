@@ -39,6 +39,10 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
     CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)),
+    CZ__OPTION(cz_plan_options, average, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, reserved, CZ__LOCAL, CZ__RESERVED),
+    CZ__OPTION(cz_plan_options, groups, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_plan_options, group_count, CZ__LOCAL, CZ__FROM(0)),
     CZ__OPTION(cz_plan_options, granule, CZ__LOCAL, CZ__FROM(CZ_GRANULE_WHOLE)));
 
 static cz_status check_parts(const cz_plan_options *o)
@@ -83,10 +87,12 @@ static cz_status read_options(cz_plan *plan, const cz_plan_options *theirs)
     return CZ_OK;
 }
 
-/* No slot depends on what has no default. */
-static cz_status find_slots(cz_plan *plan)
+/* ---- rules ---- */
+
+/* How many slots are in use with these values? None depends on what has no default. */
+static cz_status count_slots(const cz_plan *plan, const cz_rule *rule, const cz_hyper *hypers,
+                             uint8_t *slots)
 {
-    const cz_rule *rule = plan->options.rule;
     CZ_TRY(cz__rule_check_table(rule));
     if (rule->sum_count > 0 && plan->options.overlap == CZ_OVERLAP_INTERLEAVED)
         return cz__fail(CZ_ERR_UNSUPPORTED,
@@ -98,20 +104,100 @@ static cz_status find_slots(cz_plan *plan)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for %d hyper-parameters",
                         rule->hyper_count);
     cz__rule_defaults(rule, values);
-    cz_status status = cz__rule_set_list(rule, values, plan->options.hypers);
+    cz_status status = cz__rule_set_list(rule, values, hypers);
     for (int h = 0; h < rule->hyper_count; h++)
         if (isnan(values[h]))
             values[h] = cz__rule_hyper(rule, h).minimum > 0 ? cz__rule_hyper(rule, h).minimum : 0;
-    if (status)
-        goto done;
-    status = cz__rule_check(rule, values);
-    if (status)
-        goto done;
-    for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
-        plan->slots += (int)(used & 1u);
-done:
+    if (!status)
+        status = cz__rule_check(rule, values);
+    *slots = 0;
+    for (unsigned used = status ? 0 : cz__rule_element_slots(rule, values); used; used >>= 1)
+        *slots += used & 1u;
     cz__free(values);
     return status;
+}
+
+/* The groups as they were given, and one of the other parameters. */
+static void list_members(cz__plan_draft *d, int64_t g, const int64_t *params, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        d->members[d->listed++] = params[k];
+    d->group_sizes[g] = count;
+}
+
+static void list_others(cz__plan_draft *d)
+{
+    int64_t *size = &d->group_sizes[d->plan->options.group_count];
+    for (int64_t p = 0; p < d->plan->param_count; p++)
+        if (!d->group_of[p]) {
+            d->members[d->listed++] = p;
+            ++*size;
+        }
+}
+
+static cz_status take_group(cz__plan_draft *d, int64_t g, const cz_param_group *group)
+{
+    cz_plan *plan = d->plan;
+    const cz_rule *rule = group->rule ? group->rule : plan->options.rule;
+    uint8_t slots;
+    if (group->param_count < 0 || (group->param_count > 0 && !group->params))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "plan: parameter group %" PRId64 " has %" PRId64 " parameters%s", g,
+                        group->param_count, group->params ? "" : " at NULL");
+    CZ_TRY(count_slots(plan, rule, group->hypers, &slots));
+    if (cz__has_16_bits(plan->dtype) &&
+        cz__rule_takes_16_bits(rule) != cz__rule_takes_16_bits(plan->options.rule))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "plan: parameter group %" PRId64 ": rule %s beside %s: rules that update "
+                        "whole tensors have 16-bit values in an optimizer of their own",
+                        g, rule->name, plan->options.rule->name);
+    for (int64_t k = 0; k < group->param_count; k++) {
+        const int64_t p = group->params[k];
+        if (p < 0 || p >= plan->param_count || d->group_of[p])
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "plan: parameter group %" PRId64 " lists parameter %" PRId64 ", %s", g,
+                            p,
+                            p < 0 || p >= plan->param_count ? "which is not there"
+                                                            : "which is in a group already");
+        d->group_of[p] = g + 1;
+        d->slots[p] = slots;
+    }
+    plan->rules[g] = (cz__plan_rule){rule, group->granule};
+    list_members(d, g, group->params, group->param_count);
+    return CZ_OK;
+}
+
+static cz_status take_rules(cz__plan_draft *d)
+{
+    cz_plan *plan = d->plan;
+    const cz_plan_options *o = &plan->options;
+    uint8_t slots;
+    if (o->group_count > 0 && !o->groups)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: %" PRId64 " parameter groups at NULL",
+                        o->group_count);
+    CZ_TRY(count_slots(plan, o->rule, o->hypers, &slots));
+    plan->rules = cz__calloc((size_t)o->group_count, sizeof *plan->rules);
+    d->group_sizes = cz__calloc((size_t)o->group_count + 1, sizeof *d->group_sizes);
+    if (!plan->rules || !d->group_sizes)
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for %" PRId64 " parameter groups",
+                        o->group_count);
+    for (int64_t p = 0; p < plan->param_count; p++)
+        d->slots[p] = slots;
+    for (int64_t g = 0; g < o->group_count; g++) {
+        cz_param_group group;
+        CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, o->groups, g, "plan"));
+        CZ_TRY(take_group(d, g, &group));
+    }
+    list_others(d);
+    const bool has_masters = cz__has_16_bits(plan->dtype) && !cz__rule_takes_16_bits(o->rule);
+    plan->slot_size = has_masters ? sizeof(float) : plan->element_size;
+    plan->common_slots = has_masters;
+    if (o->average) /* in f32 at least */
+        plan->common_slots += plan->slot_size < sizeof(float) ? 2 : 1;
+    for (int64_t p = 0; p < plan->param_count; p++)
+        plan->slots = d->slots[p] > plan->slots ? d->slots[p] : plan->slots;
+    plan->slots += plan->common_slots;
+    return CZ_OK;
 }
 
 /* ---- shapes ---- */
@@ -125,10 +211,12 @@ static cz_status allocate(cz__plan_draft *d)
     d->trains = cz__calloc(params, sizeof *d->trains);
     d->layout = cz__calloc(params, sizeof *d->layout);
     d->members = cz__calloc(params, sizeof *d->members);
+    d->slots = cz__calloc(params, sizeof *d->slots);
+    d->group_of = cz__calloc(params, sizeof *d->group_of);
     d->granules = cz__calloc(params, sizeof *d->granules);
     d->costs = cz__calloc(params, sizeof *d->costs);
     if (!d->counts || !d->dtypes || !d->parts || !d->trains || !d->layout || !d->members ||
-        !d->granules || !d->costs)
+        !d->slots || !d->group_of || !d->granules || !d->costs)
         return cz__fail(CZ_ERR_MEMORY, "plan: no memory for tables of %zu parameters", params);
     return CZ_OK;
 }
@@ -148,9 +236,13 @@ static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
 static cz_status find_granule(cz__plan_draft *d, int64_t param, const cz_tensor *tensor)
 {
     const cz_plan_options *o = &d->plan->options;
-    d->granules[param] = cz__granule_of_both(cz__rule_granule(o->rule, tensor),
-                                             cz__granule(o->granule, tensor), tensor);
-    return cz__rule_cost(o->rule, tensor, "?", &d->costs[param]);
+    const int64_t group = d->group_of[param] - 1;
+    const cz__plan_rule its = group < 0 ? (cz__plan_rule){o->rule, 0} : d->plan->rules[group];
+    d->granules[param] =
+        cz__granule_of_both(cz__granule_of_both(cz__rule_granule(its.rule, tensor),
+                                                cz__granule(its.granule, tensor), tensor),
+                            cz__granule(o->granule, tensor), tensor);
+    return cz__rule_cost(its.rule, tensor, "?", &d->costs[param]);
 }
 
 static cz_status fill_plan(cz__plan_draft *d)
@@ -159,6 +251,9 @@ static cz_status fill_plan(cz__plan_draft *d)
     const int64_t *sizes = d->shapes->sizes;
     int64_t p = 0;
     CZ_TRY(allocate(d));
+    plan->dtype = d->shapes->dtype;
+    plan->element_size = cz_dtype_size(plan->dtype);
+    CZ_TRY(take_rules(d));
     for (int64_t i = 0; i < d->shapes->count; i++) {
         const cz_shape_kind kind = (cz_shape_kind)d->shapes->kinds[i];
         cz_tensor tensor = {.dtype = (cz_dtype)d->shapes->dtypes[i],
@@ -168,21 +263,13 @@ static cz_status fill_plan(cz__plan_draft *d)
         if (kind == CZ_SHAPE_BUFFER)
             continue;
         CZ_TRY(find_granule(d, p, &tensor));
-        if (p == 0)
-            plan->dtype = (cz_dtype)d->shapes->dtypes[i];
         CZ_TRY(check_type(d, i));
         d->counts[p] = d->shapes->elements[i];
         d->dtypes[p] = d->shapes->dtypes[i];
         d->trains[p] = kind == CZ_SHAPE_PARAM;
         d->parts[p] = kind == CZ_SHAPE_PARAM ? CZ__TRAINED : CZ__FROZEN;
-        d->members[p] = p;
         d->layout[p] = d->shapes->layout ? d->shapes->layout[p] : plan->param_count - 1 - p;
         p++;
-    }
-    plan->element_size = plan->slot_size = cz_dtype_size(plan->dtype);
-    if (cz__has_16_bits(plan->dtype) && !plan->options.rule->update_tensor) {
-        plan->slot_size = sizeof(float);
-        plan->slots++;
     }
     if (plan->options.parts > 0 && plan->dtype != CZ_F32 && plan->dtype != CZ_F64)
         return cz__fail(CZ_ERR_UNSUPPORTED,
@@ -199,6 +286,9 @@ static void draft_clear(cz__plan_draft *d)
     cz__free(d->trains);
     cz__free(d->layout);
     cz__free(d->members);
+    cz__free(d->slots);
+    cz__free(d->group_of);
+    cz__free(d->group_sizes);
     cz__free(d->granules);
     cz__free(d->costs);
     cz__free(d->begins);
@@ -214,7 +304,6 @@ static cz_status build_plan(cz__plan_draft *d, const cz_plan_options *options)
     if (!d->shapes)
         return cz__fail(CZ_ERR_ARGUMENT, "plan: shapes is NULL");
     CZ_TRY(read_options(plan, options));
-    CZ_TRY(find_slots(plan));
     memcpy(plan->shapes, d->shapes->sums, sizeof plan->shapes);
     plan->param_count = plan->shapes[CZ_SHAPE_PARAM].count + plan->shapes[CZ_SHAPE_FROZEN].count;
     if (plan->shapes[CZ_SHAPE_PARAM].count == 0)
@@ -249,7 +338,8 @@ void cz_plan_destroy(cz_plan **plan)
     if (!plan || !*plan)
         return;
     cz__plan_ranks *ranks = &(*plan)->ranks;
-    cz__free(ranks->trained);
+    cz__free((*plan)->rules);
+    cz__free(ranks->columns);
     cz__free(ranks->saved);
     cz__free(ranks->slotted);
     cz__free(ranks->spans);

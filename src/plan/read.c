@@ -170,7 +170,7 @@ cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path)
  * bounded. */
 enum { MOST_LIST = 256 << 20 };
 
-static cz_status add(const cz__file_shape *shape, void *context)
+static cz_status add_shape(const cz__file_shape *shape, void *context)
 {
     const cz_tensor *t = &shape->tensor;
     if (cz__type_is_foreign(t->dtype)) { /* bytes that nothing trains */
@@ -201,7 +201,7 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
     else if (!complete)
         status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for it", path);
     if (!status)
-        status = cz__json_shapes(path, bytes, count, add, shapes);
+        status = cz__json_shapes(path, bytes, count, add_shape, shapes);
     free(bytes);
     return status;
 }
@@ -264,10 +264,10 @@ static cz_status read_path(cz_shapes *shapes, const char *path)
     if (!path || !*path)
         return cz__fail(CZ_ERR_ARGUMENT, "shapes: the path is %s", path ? "''" : "NULL");
     if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return cz__checkpoint_shapes(path, add, shapes);
+        return cz__checkpoint_shapes(path, add_shape, shapes);
     CZ_TRY(open_file(&file, path));
     const form found = form_of(file);
-    const cz_status status = found == TENSORS ? cz__checkpoint_shapes(path, add, shapes)
+    const cz_status status = found == TENSORS ? cz__checkpoint_shapes(path, add_shape, shapes)
                                               : read_list(shapes, file, path, found);
     fclose(file);
     return status;

@@ -23,7 +23,8 @@ static const cz_rule *(*const built_in[])(void) = {cz__rule_sgd,
                                                    cz__rule_ademamix,
                                                    cz__rule_schedule_free_sgd,
                                                    cz__rule_schedule_free_adamw,
-                                                   cz__rule_adam_mini};
+                                                   cz__rule_adam_mini,
+                                                   cz__rule_muon};
 #define BUILT_IN ((int)(sizeof built_in / sizeof *built_in))
 
 CZ__PROCESS_LOCK(lock)

@@ -61,6 +61,12 @@ cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, do
  * in double. */
 cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtype dtype);
 
+/* Is it given values of 16 bits as they are? */
+static inline bool cz__rule_takes_16_bits(const cz_rule *rule)
+{
+    return rule->update_tensor && !rule->in_f32;
+}
+
 /* Which element slots these values use; bit e is the e-th of the rule's slots that are no
  * scalars. */
 unsigned cz__rule_element_slots(const cz_rule *rule, const double *values);
@@ -114,5 +120,10 @@ const cz_rule *cz__rule_ademamix(void);
 const cz_rule *cz__rule_schedule_free_sgd(void);
 const cz_rule *cz__rule_schedule_free_adamw(void);
 const cz_rule *cz__rule_adam_mini(void);
+const cz_rule *cz__rule_muon(void);
+
+/* What a step of Muon costs with the default number of Newton's steps: operations in its matrix
+ * products. */
+double cz__muon_cost(const cz_tensor *param, void *context);
 
 #endif

@@ -33,6 +33,13 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
     *flags = h[WEIGHT_DECAY] != 0 ? CZ__SCHEDULE_FREE_DECAYS : 0u;
 }
 
+/* The mean x of the z's: y = (1 - b1) z + b1 x. */
+static double evaluated(const double *h, int *slot)
+{
+    *slot = 0;
+    return 1 - 1 / h[MOMENTUM];
+}
+
 /* ---- SGD ---- */
 
 static const cz_hyper_spec sgd_hypers[SHARED_COUNT] = {SHARED_HYPERS(1, "momentum")};
@@ -55,6 +62,7 @@ const cz_rule *cz__rule_schedule_free_sgd(void)
         CZ__RULE("schedule_free_sgd", sgd_hypers, sgd_slots),
         .slots_used = sgd_slots_used,
         .prepare = prepare,
+        .evaluated = evaluated,
     };
     return &rule;
 }
@@ -96,6 +104,7 @@ const cz_rule *cz__rule_schedule_free_adamw(void)
         CZ__RULE("schedule_free_adamw", adamw_hypers, adamw_slots),
         .slots_used = adamw_slots_used,
         .prepare = prepare_adamw,
+        .evaluated = evaluated,
     };
     return &rule;
 }

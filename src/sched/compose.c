@@ -141,8 +141,7 @@ static cz_status borrow(cz_sched *s, cz_sched *const *members, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         s->members[i] = members[i];
         s->depth = s->depth > members[i]->depth ? s->depth : members[i]->depth + 1;
-        if (!s->momentum_name)
-            s->momentum_name = members[i]->momentum_name;
+        s->drives_momentum = s->drives_momentum || members[i]->drives_momentum;
     }
     return CZ_OK;
 }

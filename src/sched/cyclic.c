@@ -312,7 +312,7 @@ static cz_status publish(const cz_sched *sched, int64_t g)
     CZ_TRY(cz_optim_add_hyper(sched->optim, g, "initial_lr", initial_of(sched, g)));
     CZ_TRY(cz_optim_add_hyper(sched->optim, g, "max_lr", cz__list_pick(&s->max_lr, g)));
     CZ_TRY(cz_optim_add_hyper(sched->optim, g, "min_lr", last_of(sched, g)));
-    if (!sched->momentum_name)
+    if (!sched->drives_momentum)
         return CZ_OK;
     CZ_TRY(cz_optim_add_hyper(sched->optim, g, "max_momentum", s->max_momentum));
     return cz_optim_add_hyper(sched->optim, g, "base_momentum", s->base_momentum);

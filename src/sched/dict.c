@@ -420,13 +420,12 @@ static cz_status read_composed(cz_sched *twin, const cz_sched *s, const cz_state
         return cz__fail(CZ_ERR_MEMORY, "scheduler state: no memory for %" PRId64 " members",
                         s->member_count);
     twin->member_count = s->member_count;
-    twin->momentum_name = NULL;
+    twin->drives_momentum = false;
     for (int64_t i = 0; i < s->member_count; i++) {
         snprintf(key, sizeof key, "%" PRId64, i);
         CZ_TRY(cz_state_dict_get_dict(members, key, &child));
         CZ_TRY(read_twin(&twin->members[i], s->members[i], child, r, true));
-        if (!twin->momentum_name)
-            twin->momentum_name = twin->members[i]->momentum_name;
+        twin->drives_momentum = twin->drives_momentum || twin->members[i]->drives_momentum;
     }
     return cz__sched_check_options(twin);
 }

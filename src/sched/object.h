@@ -84,10 +84,10 @@ typedef struct cz__sched_kind {
 struct cz_sched {
     const cz__sched_kind *kind;
     cz_optim *optim;
-    const char *momentum_name; /* of the hyper-parameter that it drives; NULL: none */
-    double epoch;              /* of the rates in force; below 0: it has not begun */
-    int64_t group_count;       /* parameter groups that take part */
-    cz_sched **members;        /* owned */
+    bool drives_momentum; /* or what the rule of a group calls so */
+    double epoch;         /* of the rates in force; below 0: it has not begun */
+    int64_t group_count;  /* parameter groups that take part */
+    cz_sched **members;   /* owned */
     int64_t member_count;
     int depth;    /* 1: no members */
     bool stepped; /* by the program */

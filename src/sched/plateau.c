@@ -53,7 +53,7 @@ static void reduce(const plateau_sched *s, cz__rates *rates)
     }
 }
 
-static cz_status take(cz_sched *sched, cz__rates *rates, double metric)
+static cz_status take_metric(cz_sched *sched, cz__rates *rates, double metric)
 {
     plateau_sched *s = (void *)sched;
     sched->epoch += 1;
@@ -150,7 +150,7 @@ static const cz__sched_kind kind = {
     .fields = fields,
     .check = check_agree,
     .publish = publish,
-    .metric = take,
+    .metric = take_metric,
     .agree = agree,
 };
 

@@ -43,14 +43,22 @@ bool cz__sched_has(const cz_optim *optim, int64_t param_group, const char *name)
     return false;
 }
 
+/* By which name its rule has momentum; NULL: it has none. */
+static const char *momentum_of(const cz_sched *sched, int64_t param_group)
+{
+    if (cz__sched_has(sched->optim, param_group, "momentum"))
+        return "momentum";
+    return cz__sched_has(sched->optim, param_group, "beta1") ? "beta1" : NULL;
+}
+
 static cz_status read_group(const cz_sched *sched, const cz__rates *rates, int64_t g)
 {
     CZ_TRY(cz_optim_get_hyper(sched->optim, g, "lr", &rates->old_lr[g]));
     rates->lr[g] = rates->initial[g] = rates->old_lr[g];
     if (cz__sched_has(sched->optim, g, "initial_lr"))
         CZ_TRY(cz_optim_get_hyper(sched->optim, g, "initial_lr", &rates->initial[g]));
-    if (sched->momentum_name)
-        CZ_TRY(cz_optim_get_hyper(sched->optim, g, sched->momentum_name, &rates->old_momentum[g]));
+    if (sched->drives_momentum)
+        CZ_TRY(cz_optim_get_hyper(sched->optim, g, momentum_of(sched, g), &rates->old_momentum[g]));
     rates->momentum[g] = rates->old_momentum[g];
     return CZ_OK;
 }
@@ -74,7 +82,7 @@ static cz_status write_group(const cz_sched *sched, const cz__rates *rates, int6
     if (rates->lr[g] != rates->old_lr[g])
         CZ_TRY(cz_optim_set_hyper(sched->optim, g, "lr", rates->lr[g]));
     if (rates->momentum[g] != rates->old_momentum[g])
-        CZ_TRY(cz_optim_set_hyper(sched->optim, g, sched->momentum_name, rates->momentum[g]));
+        CZ_TRY(cz_optim_set_hyper(sched->optim, g, momentum_of(sched, g), rates->momentum[g]));
     return CZ_OK;
 }
 
@@ -83,8 +91,9 @@ void cz__rates_take_back(const cz_sched *sched, const cz__rates *rates, int64_t 
 {
     for (int64_t g = 0; g < count; g++) {
         (void)cz_optim_set_hyper(sched->optim, g, "lr", rates->old_lr[g]);
-        if (sched->momentum_name)
-            (void)cz_optim_set_hyper(sched->optim, g, sched->momentum_name, rates->old_momentum[g]);
+        if (sched->drives_momentum)
+            (void)cz_optim_set_hyper(sched->optim, g, momentum_of(sched, g),
+                                     rates->old_momentum[g]);
     }
 }
 
@@ -193,16 +202,12 @@ cz_status cz__sched_settle(cz_sched *sched, int64_t group_count)
 {
     CZ_TRY(cz__sched_check_groups(sched, group_count, CZ_ERR_ARGUMENT));
     CZ_TRY(cz__sched_check_options(sched));
-    sched->momentum_name = NULL;
-    if (!sched->kind->momentum || !sched->kind->drives_momentum(sched))
-        return CZ_OK;
-    if (cz__sched_has(sched->optim, 0, "momentum"))
-        sched->momentum_name = "momentum";
-    else if (cz__sched_has(sched->optim, 0, "beta1"))
-        sched->momentum_name = "beta1";
-    return sched->momentum_name ? CZ_OK
-                                : cz__fail(CZ_ERR_ARGUMENT,
-                                           "%s scheduler: it is to change momentum, and the rule "
-                                           "has neither 'momentum' nor 'beta1'",
-                                           sched->kind->name);
+    sched->drives_momentum = sched->kind->momentum && sched->kind->drives_momentum(sched);
+    for (int64_t g = 0; sched->drives_momentum && g < group_count; g++)
+        if (!momentum_of(sched, g))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "%s scheduler: it is to change momentum, and the rule has neither "
+                            "'momentum' nor 'beta1' (parameter group %" PRId64 ": %s)",
+                            sched->kind->name, g, cz__optim_group_rule(sched->optim, g)->name);
+    return CZ_OK;
 }

@@ -30,7 +30,7 @@ void cz_sched_destroy(cz_sched **sched)
     *sched = NULL;
 }
 
-/* Lists of their own, after a copy of the struct. */
+/* Copy the lists of a struct that was copied, so that they are its own. */
 static bool copy_lists(cz_sched *s, const cz_sched *draft)
 {
     bool enough = true;
@@ -99,7 +99,7 @@ static cz_status check_first_epoch(const cz_sched *s, int64_t first_epoch)
     return CZ_OK;
 }
 
-static cz_status begin(cz_sched *s, int64_t first_epoch)
+static cz_status begin_epochs(cz_sched *s, int64_t first_epoch)
 {
     CZ_TRY(cz__sched_settle(s, cz__optim_group_count(s->optim)));
     CZ_TRY(check_first_epoch(s, first_epoch));
@@ -120,7 +120,7 @@ cz_status cz__sched_create(cz_sched **out, cz_optim *optim, const cz_sched *draf
     CZ_TRY(cz__sched_clone(&s, draft));
     s->optim = optim;
     s->depth = 1;
-    const cz_status status = begin(s, first_epoch);
+    const cz_status status = begin_epochs(s, first_epoch);
     if (status != CZ_OK)
         cz_sched_destroy(&s);
     *out = s;
@@ -151,7 +151,7 @@ static cz_status apply(cz_sched *s, cz__rates *rates,
         return CZ_OK;
     for (int64_t g = 0; g < rates->count; g++) {
         rates->lr[g] = formula(s, g, rates->lr[g]);
-        if (s->momentum_name)
+        if (s->drives_momentum)
             rates->momentum[g] = s->kind->momentum(s, g);
     }
     return CZ_OK;
@@ -203,18 +203,18 @@ static void join(cz_sched *s, cz__rates *rates, bool live)
     s->group_count = rates->count;
 }
 
-static void keep(cz_sched *s)
+static void keep_state(cz_sched *s)
 {
     memcpy(s->saved, s, s->kind->size);
     for (int64_t i = 0; i < s->member_count; i++)
-        keep(s->members[i]);
+        keep_state(s->members[i]);
 }
 
-static void restore(cz_sched *s)
+static void restore_state(cz_sched *s)
 {
     memcpy(s, s->saved, s->kind->size);
     for (int64_t i = 0; i < s->member_count; i++)
-        restore(s->members[i]);
+        restore_state(s->members[i]);
 }
 
 /* What groups that take part since now have to carry. */
@@ -252,12 +252,12 @@ cz_status cz__sched_change(cz_sched *sched, cz__sched_move move, double argument
     CZ_TRY(cz__sched_check_groups(sched, count, CZ_ERR_STATE));
     CZ_TRY(cz__rates_reserve(sched, count));
     CZ_TRY(cz__rates_read(sched, &rates, count));
-    keep(sched);
+    keep_state(sched);
     const cz_status status = change(sched, &rates, move, argument);
     if (!status)
         memcpy(sched->last, rates.lr, (size_t)count * sizeof *rates.lr);
     else
-        restore(sched);
+        restore_state(sched);
     return status;
 }
 

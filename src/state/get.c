@@ -15,8 +15,8 @@ static const char *words(cz_state_kind kind)
     return all[kind];
 }
 
-static cz_status find(const cz_state_dict *dict, const char *key, cz_state_kind wanted,
-                      const void *out, const cz__state_value **value)
+static cz_status find_value(const cz_state_dict *dict, const char *key, cz_state_kind wanted,
+                            const void *out, const cz__state_value **value)
 {
     CZ_TRY(cz__state_check(dict, key));
     if (!out)
@@ -36,7 +36,7 @@ static cz_status find(const cz_state_dict *dict, const char *key, cz_state_kind 
 cz_status cz_state_dict_get_integer(const cz_state_dict *dict, const char *key, int64_t *value)
 {
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_INTEGER, value, &v));
+    CZ_TRY(find_value(dict, key, CZ_STATE_INTEGER, value, &v));
     *value = v->integer;
     return CZ_OK;
 }
@@ -45,7 +45,7 @@ cz_status cz_state_dict_get_real(const cz_state_dict *dict, const char *key, dou
 {
     CZ__OWN_FLOATS;
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_REAL, value, &v));
+    CZ_TRY(find_value(dict, key, CZ_STATE_REAL, value, &v));
     *value = v->kind == CZ_STATE_REAL ? v->real : (double)v->integer;
     return CZ_OK;
 }
@@ -53,7 +53,7 @@ cz_status cz_state_dict_get_real(const cz_state_dict *dict, const char *key, dou
 cz_status cz_state_dict_get_text(const cz_state_dict *dict, const char *key, const char **value)
 {
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_TEXT, value, &v));
+    CZ_TRY(find_value(dict, key, CZ_STATE_TEXT, value, &v));
     *value = v->text;
     return CZ_OK;
 }
@@ -62,7 +62,7 @@ cz_status cz_state_dict_get_texts(const cz_state_dict *dict, const char *key,
                                   const char *const **texts, int64_t *count)
 {
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_TEXTS, texts && count ? (const void *)texts : NULL, &v));
+    CZ_TRY(find_value(dict, key, CZ_STATE_TEXTS, texts && count ? (const void *)texts : NULL, &v));
     *texts = (const char *const *)v->texts.items;
     *count = v->texts.count;
     return CZ_OK;
@@ -71,7 +71,7 @@ cz_status cz_state_dict_get_texts(const cz_state_dict *dict, const char *key,
 cz_status cz_state_dict_get_tensor(const cz_state_dict *dict, const char *key, cz_tensor *view)
 {
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_TENSOR, view, &v));
+    CZ_TRY(find_value(dict, key, CZ_STATE_TENSOR, view, &v));
     *view = v->tensor;
     return CZ_OK;
 }
@@ -80,7 +80,7 @@ cz_status cz_state_dict_get_dict(const cz_state_dict *dict, const char *key,
                                  const cz_state_dict **child)
 {
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_DICT, child, &v));
+    CZ_TRY(find_value(dict, key, CZ_STATE_DICT, child, &v));
     *child = v->dict;
     return CZ_OK;
 }

@@ -144,8 +144,8 @@ static cz_status append(cz_model *model, cz__entries *list, const char *name,
     return CZ_OK;
 }
 
-static cz_status add(cz_model *model, bool is_param, const char *name, const cz_tensor *value,
-                     const cz_tensor *grad)
+static cz_status add_entry(cz_model *model, bool is_param, const char *name, const cz_tensor *value,
+                           const cz_tensor *grad)
 {
     CZ_TRY(check_list(model));
     cz__entries *list = is_param ? &model->params : &model->buffers;
@@ -176,13 +176,13 @@ cz_status cz_model_add(cz_model *model, const char *name, void *value, void *gra
     CZ_TRY(make_tensor(&v, name, value, dtype, dimensions, shape));
     cz_tensor g = v;
     g.data = grad;
-    return add(model, true, name, &v, grad ? &g : NULL);
+    return add_entry(model, true, name, &v, grad ? &g : NULL);
 }
 
 cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz_tensor *value,
                               const cz_tensor *grad)
 {
-    return add(model, true, name, value, grad);
+    return add_entry(model, true, name, value, grad);
 }
 
 cz_status cz_model_add_buffer(cz_model *model, const char *name, void *value, cz_dtype dtype,
@@ -190,7 +190,7 @@ cz_status cz_model_add_buffer(cz_model *model, const char *name, void *value, cz
 {
     cz_tensor v;
     CZ_TRY(make_tensor(&v, name, value, dtype, dimensions, shape));
-    return add(model, false, name, &v, NULL);
+    return add_entry(model, false, name, &v, NULL);
 }
 
 /* Take back the parameters from `count` on. */

@@ -51,8 +51,8 @@ static void *gradient_of(const cz__overlaps *o, int64_t param)
 }
 
 /* Sparse ones say elsewhere that they are not taken. */
-static void add(extent *extents, int64_t *count, const cz_tensor *like, const void *data,
-                extent_kind kind, int64_t number)
+static void add_extent(extent *extents, int64_t *count, const cz_tensor *like, const void *data,
+                       extent_kind kind, int64_t number)
 {
     const size_t bytes = (size_t)cz_tensor_count(like) * cz_dtype_size(like->dtype);
     const uintptr_t begin = (uintptr_t)data;
@@ -65,8 +65,9 @@ static void add_gradient(const cz__overlaps *o, extent *extents, int64_t *count,
 {
     cz_tensor like = *cz__model_value(o->model, param);
     like.dtype = cz__model_gradient_dtype(o->model, param);
-    add(extents, count, &like, gradient_of(o, param),
-        own && cz__model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT, param);
+    add_extent(extents, count, &like, gradient_of(o, param),
+               own && cz__model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT,
+               param);
 }
 
 static int64_t list_extents(const cz__overlaps *o, extent *extents)
@@ -76,12 +77,12 @@ static int64_t list_extents(const cz__overlaps *o, extent *extents)
     for (int64_t p = 0; p < cz__model_param_count(model); p++) {
         const cz_tensor *value = cz__model_value(model, p);
         const bool own = o->is_own(o->context, p);
-        add(extents, &count, value, value->data, own ? OWN_VALUE : OTHER_VALUE, p);
+        add_extent(extents, &count, value, value->data, own ? OWN_VALUE : OTHER_VALUE, p);
         add_gradient(o, extents, &count, p, own);
     }
     for (int64_t b = 0; b < cz__model_buffer_count(model); b++)
-        add(extents, &count, cz__model_buffer(model, b), cz__model_buffer(model, b)->data, BUFFER,
-            b);
+        add_extent(extents, &count, cz__model_buffer(model, b), cz__model_buffer(model, b)->data,
+                   BUFFER, b);
     return count;
 }
 
@@ -114,7 +115,7 @@ static void print(const cz__overlaps *o, const extent *e, char *text, size_t roo
              words[e->kind], e->number, name);
 }
 
-static cz_status fail(const cz__overlaps *o, const extent *a, const extent *b)
+static cz_status refuse_overlap(const cz__overlaps *o, const extent *a, const extent *b)
 {
     char one[128], other[128];
     const bool swap = a->kind > b->kind || (a->kind == b->kind && a->number > b->number);
@@ -142,7 +143,7 @@ static cz_status find_overlap(const cz__overlaps *o, const extent *extents, int6
         for (int k = 0; k < KINDS; k++) {
             const extent *f = furthest[k];
             if (f && f->device == e->device && f->end > e->begin && !may_share(o, f, e))
-                return fail(o, f, e);
+                return refuse_overlap(o, f, e);
         }
         const extent *last = furthest[e->kind];
         if (!last || last->device != e->device || last->end < e->end)
@@ -318,7 +319,7 @@ static bool are_apart(const struct cz__extent_table *table, const cz__overlaps *
     const cz_tensor *value = cz__model_value(o->model, param);
     extent own[2];
     int64_t count = 0;
-    add(own, &count, value, value->data, OWN_VALUE, param);
+    add_extent(own, &count, value, value->data, OWN_VALUE, param);
     add_gradient(o, own, &count, param, true);
     for (int64_t k = 0; k < count; k++)
         if (!is_apart(table, o, &own[k]))

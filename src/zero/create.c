@@ -68,25 +68,6 @@ size_t cz__zero_bytes(int64_t params)
                 sizeof *zero->kept + sizeof *zero->nowhere + sizeof *zero->tables.values);
 }
 
-/* The exact sum of the norm travels, too. */
-size_t cz__zero_longest(size_t bytes)
-{
-    return sizeof(cz_sum) > bytes ? sizeof(cz_sum) : bytes;
-}
-
-/* Of what one operation moves, and where it goes to. */
-static size_t widest_element(const cz_zero *zero)
-{
-    size_t widest = 0;
-    for (int k = 0; k < zero->kind_count; k++) {
-        const cz_dtype types[] = {zero->kinds[k].value, zero->kinds[k].gradient,
-                                  cz__zero_widest_given(zero, k)};
-        for (int t = 0; t < 3; t++)
-            widest = cz_dtype_size(types[t]) > widest ? cz_dtype_size(types[t]) : widest;
-    }
-    return widest;
-}
-
 static cz_status reserve(cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
@@ -105,14 +86,8 @@ static cz_status reserve(cz_zero *zero)
     const int64_t chunks = CZ_SUM_CHUNKS;
     CZ_TRY(cz__shard_map_create_even(&zero->norm, cz_group_size(zero->group), 1, &chunks, NULL, 0,
                                      NULL, sizeof(int64_t)));
-    /* No step can be out of memory between its reduction and the synchronisation that must
-     * follow. */
-    const size_t sums = cz__zero_sums_bytes(zero);
-    size_t longest = (size_t)cz__model_element_count(zero->model) * widest_element(zero);
-    longest = cz__zero_longest(sums > longest ? sums : longest);
-    longest = cz__parts_longest(zero->parts, longest);
     CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
-    return cz__reserve_create(&zero->transfers, zero->group, longest);
+    return cz__zero_reserve_transfers(&zero->transfers, zero);
 }
 
 /* Gradients of others would be reduced to owners that nobody has use for. */
@@ -142,6 +117,7 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
     groups.master = ours->master;
     groups.state_dtype = ours->state_dtype;
     groups.seed = ours->seed;
+    groups.average = ours->average;
     groups.u8_from = ours->u8_from;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     CZ_TRY(cz__optim_check_memory(zero->optim, false));

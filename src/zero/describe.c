@@ -28,6 +28,7 @@ const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_zero_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_zero_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_zero_options, seed, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, average, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_zero_options, u8_from, CZ__COMPARED_APART, CZ__FROM(0)));
 
 void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partition partition,
@@ -81,6 +82,7 @@ void cz__describe_groups(cz__description *d, const void *context)
     const cz_zero *zero = context;
     cz__describe_call(d, &zero->object);
     cz__describe_members(d, zero->optim);
+    cz__describe_other_rules(d, zero->optim);
     describe_settings(zero, d);
 }
 
@@ -89,8 +91,9 @@ void cz__describe_all(cz__description *d, const void *context)
     const cz__creation *creation = context;
     const cz_zero *zero = creation->zero;
     cz__describe_params(d, zero->model);
-    cz__describe_members(d, zero->optim);
     cz__describe_rule(d, zero->rule);
+    cz__describe_members(d, zero->optim);
+    cz__describe_other_rules(d, zero->optim);
     cz__describe_partition(d, zero, creation->options->partition, creation->options->owners);
     cz__describe_object(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"},
                         zero->ddp ? cz__ddp_object(zero->ddp) : NULL);

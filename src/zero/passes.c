@@ -26,6 +26,7 @@ struct cz__zero_sums {
     void **sources;       /* of this rank's elements; NULL: it has none */
     void **totals;        /* where this rank adds up */
     void **rounded;       /* where the update reads */
+    uint8_t *include;     /* parameters that are present and whose rule has sums */
     cz_sum *memory;       /* of the totals */
 };
 
@@ -67,11 +68,11 @@ static cz_status build_sums(cz__zero_sums *sums, const cz_zero *zero)
     sums->totals = cz__calloc(params, sizeof *sums->totals);
     sums->rounded = cz__calloc(params, sizeof *sums->rounded);
     sums->memory = cz__calloc((size_t)(own * count), sizeof *sums->memory);
-    if (!sums->sources || !sums->totals || !sums->rounded || !sums->memory)
+    sums->include = cz__calloc(params, sizeof *sums->include);
+    if (!sums->sources || !sums->totals || !sums->rounded || !sums->memory || !sums->include)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for %d partial sums of %zu parameters",
                         count, params);
     for (int64_t p = 0; p < zero->param_count; p++) {
-        sums->rounded[p] = cz__optim_sum_values(zero->optim, p);
         if (adder_of(zero, p) == cz_group_rank(zero->group))
             sums->totals[p] = sums->memory + p / ranks * count;
     }
@@ -103,6 +104,7 @@ void cz__zero_sums_destroy(cz__zero_sums **sums)
     cz__free((*sums)->totals);
     cz__free((*sums)->rounded);
     cz__free((*sums)->memory);
+    cz__free((*sums)->include);
     cz__free(*sums);
     *sums = NULL;
 }
@@ -117,12 +119,15 @@ static cz_status add_up_sums(cz_zero *zero)
     cz__zero_sums *sums = zero->sums;
     const cz__mapped memory = {.map = sums->sums,
                                .data = sums->sources,
-                               .include = zero->present,
+                               .include = sums->include,
                                .dtype = CZ_I64,
                                .result = sums->totals,
                                .reserve = zero->transfers};
-    for (int64_t p = 0; p < zero->param_count; p++)
-        sums->sources[p] = zero->present[p] ? cz__optim_sums(zero->optim, p) : NULL;
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        sums->include[p] = zero->present[p] && cz__optim_has_sums(zero->optim, p);
+        sums->sources[p] = sums->include[p] ? cz__optim_sums(zero->optim, p) : NULL;
+        sums->rounded[p] = cz__optim_sum_values(zero->optim, p);
+    }
     return cz__reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("partial sums"));
 }
 
@@ -132,11 +137,11 @@ static cz_status tell_sums(cz_zero *zero)
     const int count = cz__optim_sum_count(zero->optim);
     const cz__mapped memory = {.map = sums->values,
                                .data = sums->rounded,
-                               .include = zero->present,
+                               .include = sums->include,
                                .dtype = CZ_F64,
                                .reserve = zero->transfers};
     for (int64_t p = 0; p < zero->param_count; p++)
-        for (int k = 0; zero->present[p] && sums->totals[p] && k < count; k++)
+        for (int k = 0; sums->include[p] && sums->totals[p] && k < count; k++)
             ((double *)sums->rounded[p])[k] = cz_sum_value((const cz_sum *)sums->totals[p] + k);
     return cz__gather_along_map(zero->group, &memory, CZ_LABEL("partial sums"));
 }
@@ -147,9 +152,39 @@ static cz_status exchange_sums(cz_zero *zero)
     return tell_sums(zero);
 }
 
+/* ---- memory for what moves ---- */
+
+/* The exact sum of the norm travels, too. */
+size_t cz__zero_longest(size_t bytes)
+{
+    return sizeof(cz_sum) > bytes ? sizeof(cz_sum) : bytes;
+}
+
+/* Of what one operation moves, and where it goes to. */
+static size_t widest_element(const cz_zero *zero)
+{
+    size_t widest = 0;
+    for (int k = 0; k < zero->kind_count; k++) {
+        const cz_dtype types[] = {zero->kinds[k].value, zero->kinds[k].gradient,
+                                  cz__zero_widest_given(zero, k)};
+        for (int t = 0; t < 3; t++)
+            widest = cz_dtype_size(types[t]) > widest ? cz_dtype_size(types[t]) : widest;
+    }
+    return widest;
+}
+
+/* No step can be out of memory between its reduction and the synchronisation that must follow. */
+cz_status cz__zero_reserve_transfers(cz__reserve **out, const cz_zero *zero)
+{
+    const size_t sums = cz__zero_sums_bytes(zero);
+    size_t longest = (size_t)cz__model_element_count(zero->model) * widest_element(zero);
+    longest = cz__zero_longest(sums > longest ? sums : longest);
+    return cz__reserve_create(out, zero->group, cz__parts_longest(zero->parts, longest));
+}
+
 /* ---- values to every rank ---- */
 
-static cz_status bring_values(cz_zero *zero)
+cz_status cz__zero_bring_values(cz_zero *zero)
 {
     const double begin = cz__seconds();
     for (int k = 0; k < zero->kind_count; k++) {
@@ -558,6 +593,27 @@ cz_status cz__zero_step_at_once(cz_zero *zero, double start, const cz__ddp_openi
     return CZ_OK;
 }
 
+/* ---- inside passes of a ddp ---- */
+
+cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap)
+{
+    if (overlap < CZ_OVERLAP_NONE || overlap > CZ_OVERLAP_STEP)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap is %d, wanted 0, 1 or 2",
+                        (int)overlap);
+    if (overlap && !zero->ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap needs option ddp");
+    if (zero->late && overlap != CZ_OVERLAP_INTERLEAVED)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option overlap_gather needs overlap CZ_OVERLAP_INTERLEAVED");
+    const cz_rule *sums = cz__optim_any_rule(zero->optim, CZ__HAS_PARTIAL_SUMS);
+    if (overlap == CZ_OVERLAP_INTERLEAVED && sums)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "zero: option overlap: rule %s has partial sums, which need all of a "
+                        "parameter's gradient before its update; CZ_OVERLAP_STEP can do that",
+                        sums->name);
+    return CZ_OK;
+}
+
 /* ---- the step ---- */
 
 static cz_status update_and_sync(cz_zero *zero, double factor)
@@ -565,7 +621,7 @@ static cz_status update_and_sync(cz_zero *zero, double factor)
     if (zero->in_tiles)
         return update_in_tiles(zero, factor);
     update(zero);
-    return bring_values(zero);
+    return cz__zero_bring_values(zero);
 }
 
 static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)

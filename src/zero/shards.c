@@ -371,12 +371,13 @@ static cz_status reshard(resharding *r)
  * once for all groups that were added by then. Partitions for which that is not the same, and who
  * is told where values are, go the long way; so does initial state, which is kept as it was. Alike
  * on all ranks. */
-static bool can_wait(const cz_zero *zero)
+static bool can_wait(const cz_zero *zero, const cz_param_group *group)
 {
     const bool depends_on_groups_only =
         zero->partition == CZ_PARTITION_ELEMENTS || zero->partition == CZ_PARTITION_GREEDY;
     return depends_on_groups_only && !zero->ddp && !zero->views_buckets &&
-           !zero->rule->state_at_create && cz__optim_is_fresh(zero->optim);
+           !cz__optim_any_rule(zero->optim, CZ__HAS_STATE_AT_CREATE) &&
+           !cz__param_group_has_state(group) && cz__optim_is_fresh(zero->optim);
 }
 
 cz_status cz__zero_settle_shards(cz_zero *zero)
@@ -404,6 +405,12 @@ const cz_parts *cz__zero_parts(const cz_zero *zero)
 }
 
 cz_status cz__zero_check_idle(cz_zero *zero)
+{
+    CZ_TRY(cz__optim_check_trained(zero->optim, "zero"));
+    return cz__zero_come_to_rest(zero);
+}
+
+cz_status cz__zero_come_to_rest(cz_zero *zero)
 {
     CZ_TRY(cz__zero_settle_shards(zero));
     if (zero->ddp && cz__ddp_in_pass(zero->ddp))
@@ -485,25 +492,61 @@ static cz_status agree_on_groups(cz_zero *zero, cz_status mine)
                                CZ_OK, &zero->settings);
 }
 
-/* All that this rank can do alone. */
-static cz_status add_group(cz_zero *zero, const cz_param_group *group, bool waits, int **owners)
+/* What goes with a new group. */
+typedef struct addition {
+    int *owners;            /* owned, as all */
+    cz__zero_sums *sums;    /* if its rule has more of them than others */
+    cz__reserve *transfers; /* and memory to move them */
+    int sum_count;          /* before */
+    bool is_added;
+} addition;
+
+static void addition_clear(addition *a)
 {
+    cz__free(a->owners);
+    cz__zero_sums_destroy(&a->sums);
+    cz__reserve_destroy(&a->transfers);
+}
+
+/* All that this rank can do alone. */
+static cz_status add_group(cz_zero *zero, const cz_param_group *group, bool waits, addition *a)
+{
+    a->sum_count = cz__optim_sum_count(zero->optim);
     if (!waits)
         CZ_TRY(cz__zero_check_idle(zero));
-    CZ_TRY(present_owners(zero, owners));
-    return cz__optim_add_group(zero->optim, group);
+    CZ_TRY(present_owners(zero, &a->owners));
+    CZ_TRY(cz__optim_add_group(zero->optim, group));
+    a->is_added = true;
+    CZ_TRY(cz__overlap_check(zero, zero->overlap));
+    if (cz__optim_sum_count(zero->optim) == a->sum_count)
+        return CZ_OK;
+    CZ_TRY(cz__zero_sums_create(&a->sums, zero));
+    return cz__zero_reserve_transfers(&a->transfers, zero);
+}
+
+/* All ranks have it. */
+static void take_sums(cz_zero *zero, addition *a)
+{
+    if (!a->sums)
+        return;
+    cz__zero_sums_destroy(&zero->sums);
+    cz__reserve_destroy(&zero->transfers);
+    zero->sums = a->sums;
+    zero->transfers = a->transfers;
+    a->sums = NULL;
+    a->transfers = NULL;
 }
 
 cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
-    int *owners = NULL;
+    addition a = {0};
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero add_param_group: zero is NULL");
-    const bool waits = can_wait(zero);
-    const cz_status added = add_group(zero, group, waits, &owners);
-    resharding r = {.zero = zero, .partition = zero->partition, .owners = owners};
+    const bool waits = can_wait(zero, group);
+    const cz_status added = add_group(zero, group, waits, &a);
+    resharding r = {.zero = zero, .partition = zero->partition, .owners = a.owners};
     cz_status status = agree_on_groups(zero, added);
     if (status)
         goto done;
@@ -515,8 +558,10 @@ cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
     }
 done:
     resharding_clear(&r);
-    if (status && !added)
+    if (status && a.is_added)
         cz__optim_remove_group(zero->optim);
-    cz__free(owners);
+    if (!status)
+        take_sums(zero, &a);
+    addition_clear(&a);
     return status;
 }

@@ -367,24 +367,6 @@ static cz_status reduce_and_step_at_end(void *context, cz_status pass,
     return status;
 }
 
-cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap)
-{
-    if (overlap < CZ_OVERLAP_NONE || overlap > CZ_OVERLAP_STEP)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap is %d, wanted 0, 1 or 2",
-                        (int)overlap);
-    if (overlap && !zero->ddp)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap needs option ddp");
-    if (zero->late && overlap != CZ_OVERLAP_INTERLEAVED)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: option overlap_gather needs overlap CZ_OVERLAP_INTERLEAVED");
-    if (overlap == CZ_OVERLAP_INTERLEAVED && cz__optim_sum_count(zero->optim) > 0)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "zero: option overlap: rule %s has partial sums, which need all of a "
-                        "parameter's gradient before its update; CZ_OVERLAP_STEP can do that",
-                        zero->rule->name);
-    return CZ_OK;
-}
-
 cz_status cz__overlap_reserve(const cz_zero *zero, cz_overlap overlap)
 {
     return overlap == CZ_OVERLAP_INTERLEAVED ? cz__ddp_reserve(zero->ddp) : CZ_OK;

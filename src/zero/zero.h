@@ -34,7 +34,7 @@ struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz__object object;
     cz_model *model;
-    const cz_rule *rule;
+    const cz_rule *rule; /* of groups that have none of their own */
     /* Borrowed; NULL: gradients come some other way. Bound to the map once created, with what it
      * tells. */
     cz_ddp *ddp;
@@ -95,7 +95,7 @@ struct cz_zero {
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
     atomic_bool *asked;  /* owned; which were asked for since the last pass. NULL: nobody checks */
-    cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
+    cz__zero_sums *sums; /* owned; NULL: no rule has partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     double weight;                /* of this rank's gradients; below 0: none was set */
     double share;                 /* what they are multiplied by in this step */
@@ -216,8 +216,10 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
 /* Map and spans as they are with all groups. Local; whoever looks at them calls it first.
  * CZ_ERR_MEMORY: they are as before. */
 cz_status cz__zero_settle_shards(cz_zero *zero);
-/* May shards or state be looked at or changed now: no pass of its ddp is under way, and there is
- * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
+/* Is nothing on its way: no pass of its ddp is under way, and there is memory for state, as at the
+ * beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
+cz_status cz__zero_come_to_rest(cz_zero *zero);
+/* And are values those that train, so that shards and state may be looked at or changed now? */
 cz_status cz__zero_check_idle(cz_zero *zero);
 /* What was consolidated is out of date. */
 void cz__zero_forget_dict(cz_zero *zero);
@@ -239,14 +241,25 @@ static inline bool cz__zero_reduces(const cz_zero *zero)
 /* Are means needed in memory, as more than one pass goes over them? As this rank sees it. */
 bool cz__zero_keeps_means(const cz_zero *zero);
 
+/* The values of parameters that are `present` from their owners to every rank. Memory for that was
+ * had in advance. */
+cz_status cz__zero_bring_values(cz_zero *zero);
+
 /* Do ranks have weights in the mean? The same on all of them. */
 bool cz__zero_has_weights(const cz_zero *zero);
 
-/* Memory for partial sums. *out is NULL for a rule without sums. CZ_ERR_MEMORY. */
+/* Memory for partial sums. *out is NULL where no rule has any. CZ_ERR_MEMORY. */
 cz_status cz__zero_sums_create(cz__zero_sums **out, const cz_zero *zero);
 void cz__zero_sums_destroy(cz__zero_sums **sums); /* accepts NULL and *NULL */
 /* Bytes of the longest stream, for the reserve that their exchange uses. */
 size_t cz__zero_sums_bytes(const cz_zero *zero);
+/* The longest stream of its operations, if they have `bytes` of parameters and no rule has partial
+ * sums. */
+size_t cz__zero_longest(size_t bytes);
+/* Memory for any of its operations. CZ_ERR_MEMORY. */
+cz_status cz__zero_reserve_transfers(cz__reserve **out, const cz_zero *zero);
+/* May this optimizer step inside the passes of its ddp so? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
+cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap);
 /* Can the step be one pass over tiles that is small, and the agreement in the same operation? As
  * this rank sees it. */
 bool cz__zero_can_step_at_once(const cz_zero *zero);
@@ -259,8 +272,6 @@ cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
 /* ---- step.c ---- */
 
-/* May this optimizer step inside the passes of its ddp so? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
-cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap);
 /* Have memory for it, and be told of passes from now on, with the map that the optimizer has;
  * without overlap: only hand on the map. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__overlap_reserve(const cz_zero *zero, cz_overlap overlap);
@@ -268,11 +279,8 @@ void cz__overlap_bind(cz_zero *zero);
 
 /* ---- create.c ---- */
 
-/* What a sharded optimizer allocates, beside its local one, its map and staging memory; and the
- * longest stream of its operations, if they have `bytes` of parameters and the rule has no partial
- * sums. */
+/* What a sharded optimizer allocates, beside its local one, its map and staging memory. */
 size_t cz__zero_bytes(int64_t params);
-size_t cz__zero_longest(size_t bytes);
 
 /* ---- what other parts ask ---- */
 

@@ -111,19 +111,6 @@ TEST(what_is_refused)
     }
 }
 
-TEST(null)
-{
-    cz_averager *averager = (cz_averager *)1;
-    cz_state_dict *dict;
-    assert_int_equal(cz_averager_create_periodic(&averager, NULL, NULL, 1, NULL), CZ_ERR_ARGUMENT);
-    assert_null(averager);
-    assert_int_equal(cz_averager_average(NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_averager_state_dict(NULL, &dict), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_averager_load_state_dict(NULL, NULL), CZ_ERR_ARGUMENT);
-    cz_averager_destroy(NULL);
-    cz_averager_destroy(&averager);
-}
-
 /* ---- averaging on ranks that differ ---- */
 
 static cz_status set_step(cz_averager *averager, int64_t step)

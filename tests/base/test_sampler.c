@@ -366,10 +366,7 @@ TEST(bad_arguments)
     refuse(1, 1, 1, 1);
     cz_sampler *sampler = NULL;
     assert_int_equal(cz_sampler_create(&sampler, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_sampler_create(NULL, NULL), CZ_ERR_ARGUMENT);
     cz_sampler_info info = CZ_SAMPLER_INFO_INIT;
-    assert_int_equal(cz_sampler_get_info(NULL, &info), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_sampler_set_position(NULL, 0), CZ_ERR_ARGUMENT);
     cz_sampler_destroy(NULL);
     cz_sampler_destroy(&sampler);
 
@@ -378,7 +375,6 @@ TEST(bad_arguments)
     assert_int_equal(cz_sampler_get_info(sampler, NULL), CZ_ERR_ARGUMENT);
     info.size = 0;
     assert_int_equal(cz_sampler_get_info(sampler, &info), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_sampler_next(NULL, samples, &count), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_next(sampler, NULL, &count), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_next(sampler, samples, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_set_position(sampler, -1), CZ_ERR_ARGUMENT);

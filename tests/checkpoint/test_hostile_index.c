@@ -115,7 +115,7 @@ static json_t *large_params(void)
 static const lie index_lies[] = {
     {"format", "\"czero\"", NULL},
     {"format", NULL, NULL},
-    {"version", "2", NULL},
+    {"version", "3", NULL},
     {"version", "0", NULL},
     {"version", "\"1\"", NULL},
     {"version", "1e300", NULL},

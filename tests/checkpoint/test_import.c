@@ -89,7 +89,7 @@ TEST(files_that_lie)
         const char *says;
     } lies[] = {
         {"czero consolidated", "czero consolidates", CZ_ERR_FORMAT, "format"},
-        {"version\\\":1", "version\\\":2", CZ_ERR_UNSUPPORTED, "version 2"},
+        {"version\\\":1", "version\\\":3", CZ_ERR_UNSUPPORTED, "version 3"},
         {"step\\\":3", "step\\\":x", CZ_ERR_FORMAT, "model.safetensors"},
         {"\\\"step\\\":3,\\\"b", "\\\"stop\\\":3,\\\"b", CZ_ERR_FORMAT, "'step' is missing"},
         {"\\\"mask\\\"", "\\\"task\\\"", CZ_ERR_FORMAT, "'task'"},

@@ -11,28 +11,7 @@
 
 #include <czero/czero.hpp>
 
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            std::fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);          \
-            std::abort();                                                                          \
-        }                                                                                          \
-    } while (0)
-
-/* `call` throws a Type whose text has `words`. */
-#define EXPECT_THROW(Type, words, call)                                                            \
-    do {                                                                                           \
-        bool thrown = false;                                                                       \
-        try {                                                                                      \
-            call;                                                                                  \
-        } catch (const Type &e) {                                                                  \
-            thrown = true;                                                                         \
-            if (!std::strstr(e.what(), words))                                                     \
-                std::fprintf(stderr, "%s:%d: threw: %s\n", __FILE__, __LINE__, e.what());          \
-            EXPECT(std::strstr(e.what(), words));                                                  \
-        }                                                                                          \
-        EXPECT(thrown &&#call);                                                                    \
-    } while (0)
+#include "expect.hpp"
 
 /* No exception of the standard library, and one that is. */
 struct foreign {
@@ -443,6 +422,28 @@ static void a_rule_is_made_of_lambdas()
     EXPECT(optim.state<float>(0, "momentum").size() == N);
 }
 
+static void groups_have_rules_of_their_own()
+{
+    const czero::rule rule = make_rule();
+    on_ranks([&](czero::group &world) {
+        std::vector<float> weights(N, 1), gradients(N, 1), bias(3, 1), bias_gradients(3, 1);
+        czero::model model;
+        model.add("w", weights, gradients);
+        model.add("b", bias, bias_gradients);
+        const czero::param_groups groups({czero::param_group({0}, {}, rule)});
+        cz_zero_options options = czero::fresh<cz_zero_options>();
+        options.groups = groups.data();
+        options.group_count = groups.count();
+        czero::zero zero(world, model, cz_rule_adamw(), {}, options);
+        zero.add_param_group(czero::param_group({1}, {{"lr", 0.5}}, cz_rule_sgd()));
+        zero.step();
+        EXPECT(weights[0] == 1 - 0.01F && bias[2] == 0.5F);
+        EXPECT(zero.local_optim().get_hyper(0, "keep") == 0.9);
+        EXPECT_THROW(std::invalid_argument, "a rate above 10",
+                     zero.local_optim().set_hyper(0, "lr", 11));
+    });
+}
+
 static void a_rule_of_sums_and_one_of_tensors()
 {
     std::vector<float> weights(N, 1), gradients(N, 2);
@@ -687,6 +688,7 @@ int main()
     a_join_body_that_throws_ends_the_join();
     a_joinable_of_ones_own_is_shadowed();
     a_rule_is_made_of_lambdas();
+    groups_have_rules_of_their_own();
     a_rule_of_sums_and_one_of_tensors();
     schedules_call_lambdas();
     parts_are_run();

@@ -186,9 +186,15 @@ TEST(what_is_refused)
     assert_ok(cz_group_create_self(&group, NULL));
     assert_ok(create(&s, group, &t));
     assert_ok(create(&other, group, &t));
-    assert_int_equal(cz_ddp_step_in_backward(NULL, s.in_backward), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, other.in_backward), CZ_ERR_ARGUMENT);
     assert_ok(cz_ddp_step_in_backward(s.ddp, NULL));
+    cz_in_backward_options undo = CZ_IN_BACKWARD_OPTIONS_INIT;
+    cz_in_backward *with_end;
+    undo.undo = 1;
+    assert_ok(cz_in_backward_create(&with_end, s.optims, 1, &undo));
+    assert_int_equal(cz_ddp_step_in_backward(s.ddp, with_end), CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "want an end"));
+    cz_in_backward_destroy(&with_end);
     assert_ok(cz_ddp_begin(s.ddp, true));
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
     for (int p = 0; p < PARAMS; p++)

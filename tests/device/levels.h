@@ -11,6 +11,11 @@
                                                 cz_dtype state)                                    \
     {                                                                                              \
         return cz__cpu_find_update(cz__cpu_kernels_at(level), rule, param, grad, state);           \
+    }                                                                                              \
+    static inline cz_status matmul_##level(void *queue, cz_dtype dtype, const cz_matmul *product)  \
+    {                                                                                              \
+        cz__cpu_kernels_at(level)->matmul[dtype](product);                                         \
+        return CZ_OK;                                                                              \
     }
 LEVEL_FIND(CZ__CPU_V1)
 LEVEL_FIND(CZ__CPU_V3)
@@ -27,6 +32,9 @@ static inline const cz_device *level_device(cz__cpu_level level)
     device->find_update = level == CZ__CPU_V1   ? find_CZ__CPU_V1
                           : level == CZ__CPU_V3 ? find_CZ__CPU_V3
                                                 : find_CZ__CPU_V4;
+    device->matmul = level == CZ__CPU_V1   ? matmul_CZ__CPU_V1
+                     : level == CZ__CPU_V3 ? matmul_CZ__CPU_V3
+                                           : matmul_CZ__CPU_V4;
     return device;
 }
 

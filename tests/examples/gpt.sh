@@ -5,18 +5,9 @@
 # the run folder has what it should, a run that cannot learn says so, and bad options end with a
 # sentence.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset CZERO_RANKS
 steps=25
-
-fail() {
-    echo "gpt.sh: $*" >&2
-    exit 1
-}
-
-# shellcheck source=tests/examples/gpt_text.sh
-. "$(dirname "$0")/gpt_text.sh"
+# shellcheck source=tests/examples/gpt_common.sh
+. "$(dirname "$0")/gpt_common.sh"
 
 # run NAME OPTIONS…: a small run into $work/NAME
 run() {

@@ -4,18 +4,9 @@
 # nothing give the losses of no hook, to the last digit; the others stay near and send less; the
 # comparison has it all.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset CZERO_RANKS
 steps=20
-
-fail() {
-    echo "gpt_hooks.sh: $*" >&2
-    exit 1
-}
-
-# shellcheck source=tests/examples/gpt_text.sh
-. "$(dirname "$0")/gpt_text.sh"
+# shellcheck source=tests/examples/gpt_common.sh
+. "$(dirname "$0")/gpt_common.sh"
 
 # run NAME COMMAND…: a small run with $options into $work/NAME
 run() {

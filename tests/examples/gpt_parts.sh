@@ -7,17 +7,8 @@ set -eu
 czero=$1
 gpt=$2
 shift 2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset CZERO_RANKS
-
-fail() {
-    echo "gpt_parts.sh: $*" >&2
-    exit 1
-}
-
-# shellcheck source=tests/examples/gpt_text.sh
-. "$(dirname "$0")/gpt_text.sh"
+# shellcheck source=tests/examples/gpt_common.sh
+. "$(dirname "$0")/gpt_common.sh"
 small="$text --layers 2 --channels 32 --heads 2 --block 32 --batch 12 --text-bytes 200000 --warmup 5 --steps 18
     --val-every 7 --val-windows 25 --final-windows 60 --sample 40 --quiet --proof"
 

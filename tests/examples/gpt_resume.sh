@@ -4,18 +4,9 @@
 # had not; on other numbers of ranks up to rounding. What is damaged, missing or of another run is
 # said.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset CZERO_RANKS
 steps=24
-
-fail() {
-    echo "gpt_resume.sh: $*" >&2
-    exit 1
-}
-
-# shellcheck source=tests/examples/gpt_text.sh
-. "$(dirname "$0")/gpt_text.sh"
+# shellcheck source=tests/examples/gpt_common.sh
+. "$(dirname "$0")/gpt_common.sh"
 small="$text --layers 2 --channels 32 --heads 2 --block 32 --batch 12 --text-bytes 200000 --warmup 5
     --val-every 10 --val-windows 24 --final-windows 60 --sample 40"
 
@@ -70,7 +61,7 @@ says() {
 }
 
 # The same number of ranks: the same bits, for each way to keep the optimizer's state.
-for way in '--partition elements' '--partition greedy' --unsharded '--hook bf16_compress' \
+for way in '--partition elements' '--partition greedy --ema 0.9' --unsharded '--hook bf16_compress' \
     '--dtype bf16 --bits 16' '--bits 8'; do
     for ranks in 2 3; do
         base=$(printf %s "$ranks$way" | tr -d ' -')

@@ -110,6 +110,27 @@ program test_optim
     call expect(status, CZ_ERR_STATE, why, 'sharded')
     call cz_zero_destroy(zero)
 
+    ! A rule of a group's own, which begins with its own defaults.
+    call cz_zero_create(zero, group, model, 'adam', [cz_hyper('lr', 0.5d0)], &
+        [cz_param_group([0]), cz_param_group([1], [cz_hyper('weight_decay', 0)], 'lion')])
+    optim = cz_zero_local_optim(zero)
+    call cz_optim_get_hyper(optim, 1, 'lr', value)
+    call check(value == 1d-4, 'the rate of lion')
+    call cz_optim_get_hyper(optim, 0, 'lr', value)
+    call check(value == 0.5d0, 'the rate of adam')
+    v = 0
+    gv = 1
+    call cz_zero_step(zero)
+    call check(all(abs(v + 1e-4) < 1e-10), 'a step of lion')
+    call cz_zero_destroy(zero)
+    call cz_zero_create(zero, group, model, 'adam', groups=[cz_param_group([0], rule='eve')], &
+        status=status, message=why)
+    call expect(status, CZ_ERR_ARGUMENT, why, "zero: there is no rule 'eve'; there are sgd")
+    call cz_zero_create(zero, group, model, 'adam', groups=[cz_param_group([0])])
+    call cz_zero_add_param_group(zero, cz_param_group([1], rule='eve'), status, why)
+    call expect(status, CZ_ERR_ARGUMENT, why, "zero: there is no rule 'eve'; there are sgd")
+    call cz_zero_destroy(zero)
+
     ! A group that is added, state that is handed out and taken in.
     call cz_zero_create(zero, group, model, 'adam', groups=[cz_param_group([0])])
     call cz_zero_add_param_group(zero, cz_param_group([1], [cz_hyper('lr', 0.1d0)]))
@@ -128,11 +149,27 @@ program test_optim
     call cz_zero_step(zero)
     call cz_zero_fingerprint(zero, after)
     call check(any(before /= after), 'a step changes the fingerprint')
+    call cz_zero_evaluate(zero, .true., status, why)
+    call expect(status, CZ_ERR_STATE, why, 'average')
     call cz_zero_load_state_dict(zero, dict)
     call cz_zero_broadcast_parameters(zero, 0)
     call cz_zero_check_replicas(zero)
     call cz_zero_broadcast_parameters(zero, 1, status, why)
     call expect(status, CZ_ERR_ARGUMENT, why, '1')
+    call cz_zero_destroy(zero)
+
+    ! Moving averages: of the last two values, the second counts a quarter.
+    call cz_zero_create(zero, group, model, 'sgd', [cz_hyper('lr', 1d0)], average_decay=0.75d0)
+    w = 0
+    g = 1
+    call cz_zero_step(zero)
+    call cz_zero_step(zero)
+    call cz_zero_evaluate(zero, .true.)
+    call check(all(w == -1.25), 'what is evaluated is the average')
+    call cz_zero_step(zero, status=status, message=why)
+    call expect(status, CZ_ERR_STATE, why, 'brings back')
+    call cz_zero_evaluate(zero, .false.)
+    call check(all(w == -2), 'and then the value')
     call cz_zero_destroy(zero)
 
     ! An optimizer without shards takes it over.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""recent_rules.py: writes optim_RULE.gold, beside itself, for the rules that PyTorch does not have.
+"""recent_rules.py: writes optim_RULE.gold, beside itself, for the rules that PyTorch 1.13 does not have.
 recent_rules.py --check: are the files there what it would write? Exit 77: there is no numpy here.
 
 Each rule is here twice: as its paper writes it, in float64 (paper_RULE), and in the order of operations of the kernels in
@@ -19,6 +19,7 @@ except ImportError:
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 COUNTS = [35, 13, 1]
+SHAPES = {35: (7, 5), 13: (1, 13), 1: (1, 1)}  # where a rule takes matrices
 STEPS = 10
 SHOWN = (1, 2, 5, 10)
 SCALES = [1, 0.5, 2, 1, 0.25, 1, 4, 0.125, 1, 0.5]
@@ -133,6 +134,23 @@ def paper_adam_mini(p, g, s, h, t):
     return p - h["lr"] * (m / (math.sqrt(v) + h["eps"]) + h["weight_decay"] * p)
 
 
+def ratio(h, shape):
+    rows, columns = shape
+    return [math.sqrt(max(1, rows / columns)), 0.2 * math.sqrt(max(shape)), math.sqrt(rows / columns)][h["adjust_lr_fn"]]
+
+
+def paper_muon(p, g, s, h, t):
+    """Jordan's, with the momentum of torch.optim.Muon, which is (1 - momentum) times his."""
+    b = moment(s, "momentum_buffer", h["momentum"], g)
+    shape = SHAPES[p.size]
+    x = (h["momentum"] * b + (1 - h["momentum"]) * g if h["nesterov"] else b).reshape(shape)
+    x = x / max(np.linalg.norm(x), h["eps"])
+    for _ in range(h["ns_steps"]):
+        a = x @ x.T
+        x = h["ns_a"] * x + (h["ns_b"] * a + h["ns_c"] * a @ a) @ x
+    return p - h["lr"] * h["weight_decay"] * p - h["lr"] * ratio(h, shape) * x.reshape(-1)
+
+
 # ---- as the kernels: F rounds a number to the type; what is not an array is computed in double and rounded once ----
 
 def squares(x):
@@ -234,6 +252,48 @@ def kernel_adam_mini(p, g, s, h, t, F):
     return p * F(1 - h["lr"] * h["weight_decay"]) + rate * s["m"]
 
 
+def lerp(start, end, weight):
+    """From the nearer end, as torch does it; the weight is of the type."""
+    return start + weight * (end - start) if weight < 0.5 else end - (end - start) * (weight.dtype.type(1) - weight)
+
+
+def product(F, alpha, a, b, beta=None, addend=None):
+    """alpha a b + beta addend, sums one product after the other (in blocks of 256, which are longer than these)."""
+    total = np.zeros((a.shape[0], b.shape[1]), F)
+    for k in range(a.shape[1]):
+        total = total + a[:, k:k + 1] * b[k:k + 1, :]
+    return F(alpha) * total if addend is None else F(beta) * addend + F(alpha) * total
+
+
+def symmetric(x):
+    """What is above the diagonal, below it, too."""
+    return np.triu(x) + np.triu(x, 1).T
+
+
+def kernel_muon(p, g, s, h, t, F):
+    b = lerp(s.get("momentum_buffer", F(0) * g), g, F(1 - h["momentum"]))
+    s["momentum_buffer"] = b
+    shape = SHAPES[p.size]
+    x = (lerp(g, b, F(h["momentum"])) if h["nesterov"] else b).reshape(shape)
+    x = x * F(1 / max(math.sqrt(squares(x.reshape(-1))), h["eps"]))
+    tall = shape[0] > shape[1]
+    for left in range(h["ns_steps"], 0, -3):  # up to three steps at once
+        gram = symmetric(product(F, 1, x.T, x) if tall else product(F, 1, x, x.T))
+        share = 1.0
+        for step in range(min(left, 3)):
+            q = symmetric(product(F, h["ns_c"], gram, gram, h["ns_b"], gram))
+            if step == 0:
+                polynomial = q
+            else:
+                polynomial = symmetric(product(F, 1, q, polynomial, h["ns_a"], polynomial)) * F(1) + F(share) * q
+            half = symmetric(product(F, 1, q, gram, h["ns_a"], gram))
+            gram = symmetric(product(F, 1, half, q, h["ns_a"], half))
+            share *= h["ns_a"]
+        x = product(F, 1, *((x, polynomial) if tall else (polynomial, x)), share, x)
+    rate = F(-h["lr"] * ratio(h, shape))
+    return p * F(1 - h["lr"] * h["weight_decay"]) + rate * x.reshape(-1)
+
+
 # ---- the cases ----
 
 DEFAULTS = {
@@ -248,6 +308,8 @@ DEFAULTS = {
     "schedule_free_adamw": dict(lr=2.5e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, warmup_steps=0, r=0,
                                 weight_lr_power=2, maximize=0),
     "adam_mini": dict(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, maximize=0),
+    "muon": dict(lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=1, ns_a=3.4445, ns_b=-4.7750, ns_c=2.0315, eps=1e-7,
+                 ns_steps=5, adjust_lr_fn=0, maximize=0),
 }
 
 # Name, values, those of parameter 1 where it has a group of its own, steps in which that has no gradient.
@@ -295,6 +357,12 @@ CASES = {
         ("wd", dict(lr=1e-2, weight_decay=0.3), None, (1, 4)),
         ("maximize", dict(lr=1e-2, maximize=1), None, ()),
         ("two_groups", dict(lr=1e-2), dict(lr=1e-3, beta1=0.5, beta2=0.9, eps=1e-3, weight_decay=0.1), ()),
+    ],
+    "muon": [
+        ("default", dict(), None, ()),
+        ("moonlight", dict(lr=0.02, adjust_lr_fn=1, weight_decay=0.3), None, (1, 4)),
+        ("plain_maximize", dict(lr=0.02, adjust_lr_fn=2, nesterov=0, momentum=0.4, maximize=1), None, ()),
+        ("two_groups", dict(lr=0.02), dict(lr=0.01, momentum=0, ns_steps=3, ns_a=1.5, ns_b=-0.5, ns_c=0, eps=10), ()),
     ],
 }
 COUNTED = {"lamb", "ademamix", "schedule_free_sgd", "schedule_free_adamw", "adam_mini"}

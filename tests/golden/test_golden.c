@@ -82,6 +82,7 @@ TEST(every_file_is_whole)
                  {"optim_schedule_free_sgd.gold", 8},
                  {"optim_schedule_free_adamw.gold", 8},
                  {"optim_adam_mini.gold", 8},
+                 {"optim_muon.gold", 8},
                  {"partition.gold", 22},
                  {"lr_schedulers.gold", 23},
                  {"ddp_buckets.gold", 12},

@@ -59,4 +59,19 @@ static inline cz_status close_guarded(const bench *b, const char *what, guarded 
     return CZ_OK;
 }
 
+/* Every count of a list that ends with a negative one, in each of the types. */
+static inline cz_status bench_each(cz_group *group, const int64_t *counts, const cz_dtype *dtypes,
+                                   int dtype_count, cz_status (*check_all)(bench *b))
+{
+    for (const int64_t *count = counts; *count >= 0; count++)
+        for (int d = 0; d < dtype_count; d++) {
+            bench b;
+            bench_open(&b, group, dtypes[d], *count);
+            const cz_status status = check_all(&b);
+            bench_close(&b);
+            CZ_TRY(status);
+        }
+    return CZ_OK;
+}
+
 #endif

@@ -181,6 +181,13 @@ static cz_status use_group(cz_group *group, const void *options, float *result)
     return use_zero(group, &own, result);
 }
 
+static cz_status use_average(cz_group *group, const void *options, float *result)
+{
+    cz_zero_options own = CZ_ZERO_OPTIONS_INIT;
+    own.average = options;
+    return use_zero(group, &own, result);
+}
+
 static cz_status use_hyper(cz_group *group, const void *options, float *result)
 {
     const cz_hyper hypers[] = {*(const cz_hyper *)options, {0}};
@@ -489,6 +496,14 @@ static const cz_zero_options on_ddp = {.size = sizeof on_ddp, .ddp = SOME_DDP};
 static const cz_zero_options inside = {
     .size = sizeof inside, .ddp = SOME_DDP, .overlap = CZ_OVERLAP_INTERLEAVED};
 static const cz_zero_options in_codes = {.size = sizeof in_codes, .state_dtype = CZ_U8};
+static const cz_moving_average average_defaults = CZ_MOVING_AVERAGE_INIT;
+static const change average_changes[] = {
+    CHANGE(kind, I32(CZ_MOVING_AVERAGE_MEAN), "average of parameter group 0"),
+    CHANGE(decay, REAL(0.5), "average_decay of parameter group 0"),
+    CHANGE(start, I64(3), "average.start of parameter group 0"),
+    CHANGE(every, I64(2), "average.every of parameter group 0"),
+    {0}};
+
 static const change zero_changes[] = {
     CHANGE(partition, I32(CZ_PARTITION_GREEDY)),
     CHANGE(gradients, I32(CZ_GRADIENTS_REDUCED)),
@@ -507,10 +522,26 @@ static const change zero_changes[] = {
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
     CHANGE(seed, (&(uint64_t){7}), "the seed of roundings"),
+    CHANGE(average, POINTER((void *)&average_defaults), "average of parameter group 0"),
     CHANGE(u8_from, I64(5000), "u8_from of parameter group 0", &in_codes),
     CHANGE(parts, POINTER((void *)rate)),
     {0}};
 
+/* For a kernel that is never called. */
+static unsigned no_slots(const double *values)
+{
+    return 0;
+}
+
+static void prepare_nothing(const cz_rule_step *step, double *coefficients, unsigned *flags)
+{
+}
+
+static const cz_rule other_rule = {.abi = CZ_RULE_ABI,
+                                   .size = sizeof other_rule,
+                                   .name = "lion",
+                                   .slots_used = no_slots,
+                                   .prepare = prepare_nothing};
 static const cz_param_group group_defaults = {sizeof group_defaults, all_three, PARAMS, NULL};
 static const int64_t turned[] = {1, 0, 2};
 static const change group_changes[] = {
@@ -519,7 +550,9 @@ static const change group_changes[] = {
     CHANGE(hypers, POINTER((void *)other_rate), "lr"),
     CHANGE(master, I32(CZ_MASTER_NONE), "master of parameter group 0"),
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
+    CHANGE(rule, POINTER((void *)&other_rule), "the rule of parameter group 0"),
     CHANGE(granule, I64(256), "granule of parameter group 0"),
+    CHANGE(average, POINTER((void *)&average_defaults), "average of parameter group 0"),
     {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};
@@ -662,6 +695,7 @@ static const options_struct structs[] = {
     {&cz__ddp_options, &ddp_defaults, use_ddp, ddp_changes},
     {&cz__zero_options, &zero_defaults, use_zero, zero_changes},
     {&cz__param_group_options, &group_defaults, use_group, group_changes},
+    {&cz__moving_average_options, &average_defaults, use_average, average_changes},
     {&hypers, &hyper_defaults, use_hyper, hyper_changes},
     {&cz__step_options, &step_defaults, use_step, step_changes},
     {&cz__replicas_options, &replicas_defaults, use_replicas, none},
@@ -687,7 +721,7 @@ static const cz__option_table *const elsewhere[] = {
     &cz__operation_options,   /* labels: test_checked.c */
     &cz__optim_options,       /* unsharded: compared where it is used together, by what it has */
     &cz__optim_load_options,  /* the same */
-    &cz__in_backward_options, /* who is told */
+    &cz__in_backward_options, /* who is told, and how a rank works */
     &cz__plan_options,        /* no ranks */
     &cz__verify_options,      /* the same */
     &cz__sampler_options,     /* each rank asks for its own */

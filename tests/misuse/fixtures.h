@@ -668,9 +668,12 @@ static const int64_t first_param[] = {0};
 static const cz_param_group first_group = {
     .size = sizeof(cz_param_group), .params = first_param, .param_count = 1, .hypers = NULL};
 
+static const cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
+
 static void make_cz_optim(trial *t)
 {
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    options.average = &average;    /* something to evaluate */
     options.groups = &first_group; /* the second parameter can still be added */
     options.group_count = 1;
     must(t,
@@ -692,6 +695,7 @@ static bool needs_overlap(const trial *t)
 static void make_cz_zero(trial *t)
 {
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    options.average = &average;
     options.groups = &first_group;
     options.group_count = 1;
     if (needs_overlap(t)) {
@@ -1054,6 +1058,7 @@ static const struct {
     {"cz_checkpoint_fetch_own", save},
     {"cz_checkpoint_import", export_file},
     {"cz_in_backward_mark_ready", begin_step},
+    {"cz_in_backward_end", begin_step},
     {"cz_shapes_read", write_shapes},
     {"cz_object_free", broadcast_object},
 };

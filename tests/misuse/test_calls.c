@@ -5,7 +5,8 @@
  * Which functions those are, and what their arguments, is said by the two headers that are included
  * first: of the library, or of a plugin (tests/mpi/misuse_fixtures.h). On one rank; on two, of
  * which one alone or both make the mistake. Each function in a process of its own: what comes back
- * is a status with a sentence, and never a crash, a hang, a leak or a group of no use. */
+ * is a status with a sentence (CZ_ERR_ARGUMENT where there is no object, or no place for one), and
+ * never a crash, a hang, a leak or a group of no use. */
 #ifndef MISUSE_FIXTURES
 #define MISUSE_FIXTURES "misuse/fixtures.h"
 #endif
@@ -47,6 +48,18 @@ static bool is_handle(const call *c, int argument)
             strcmp(type, "cz_bucket *") == 0);
 }
 
+/* The object that a call is about, and where it puts the one that it makes: it needs them. */
+static bool is_needed(const call *c, int argument)
+{
+    const char *type = c->arguments[argument - 1].type;
+    const bool is_const = strncmp(type, "const ", 6) == 0;
+    if (strcmp(c->name, "cz_set_allocator") == 0 || (strstr(c->name, "_joinable") && argument == 1))
+        return false; /* NULL is malloc(), or a joinable that cz_join_begin() refuses */
+    return strcmp(c->arguments[argument - 1].name, "out") == 0 ||
+           (argument == 1 && strncmp(type + (is_const ? 6 : 0), "cz_", 3) == 0 &&
+            type[strlen(type) - 1] == '*');
+}
+
 static void complain(const running *r, const trial *t, const char *what, const char *more)
 {
     const char *argument = r->spoiled ? r->call->arguments[r->spoiled - 1].name : "nothing";
@@ -79,6 +92,8 @@ static void check_outcome(const running *r, trial *t)
         complain(r, t, cz_status_name(t->status), cz_last_error());
     if (t->status != CZ_OK && (!*cz_last_error() || strcmp(cz_last_error(), "unset") == 0))
         complain(r, t, "there is no sentence:", cz_status_name(t->status));
+    if (t->spoiled && t->way == 1 && is_needed(r->call, t->spoiled) && t->status != CZ_ERR_ARGUMENT)
+        complain(r, t, "NULL is not refused:", cz_status_name(t->status));
     if (r->spoiled || t->status == CZ_OK)
         return;
     for (size_t i = 0; i < sizeof may_fail / sizeof *may_fail; i++)
@@ -253,6 +268,17 @@ static bool wait_for(pid_t child, int *status)
     return true;
 }
 
+/* A process of its own, as it has done its work. What it has run is counted once, on one rank. */
+static void end_process(int world)
+{
+#ifdef CZ_COVERAGE
+    extern void __gcov_dump(void);
+    if (world == 1)
+        __gcov_dump();
+#endif
+    _exit(0);
+}
+
 static int try_function(const call *c, int world)
 {
     int faults = 0;
@@ -265,7 +291,7 @@ static int try_function(const call *c, int world)
         if (child == 0) {
             begin_process();
             run_function(c, world, atomic_load(&shared->trials));
-            _exit(0);
+            end_process(world);
         }
         const bool ended = wait_for(child, &status);
         faults += atomic_load(&shared->faults);

@@ -55,9 +55,9 @@ static void make_net(net *n, bool is_reference)
         snprintf(name, sizeof name, "p%d", p);
         n->value[p] = n->values + begin;
         n->grad[p] = n->grads + begin;
-        const cz_tensor value = {n->value[p], dtype_of(p), CZ_DENSE, 1, {sizes[p]}, NULL};
+        const cz_tensor value = {n->value[p], dtype_of(p), CZ_DENSE, 2, {1, sizes[p]}, NULL};
         const cz_tensor grad = {
-            n->grad[p], is_reference ? CZ_F32 : dtype_of(p), CZ_DENSE, 1, {sizes[p]}, NULL};
+            n->grad[p], is_reference ? CZ_F32 : dtype_of(p), CZ_DENSE, 2, {1, sizes[p]}, NULL};
         for (int64_t i = 0; i < sizes[p]; i++)
             put(dtype_of(p), n->value[p], i, (float)(i % 97 + p) / 64);
         OK(cz_model_add_tensor(n->model, name, &value, &grad));

@@ -7,7 +7,7 @@
 #include "base/half.h"
 #include "optim/optim.h"
 
-static cz_optim *make_adam(cz_model *model, double amsgrad)
+static cz_optim *make_adam(double amsgrad)
 {
     cz_optim *optim;
     assert_ok(
@@ -34,7 +34,6 @@ static cz_state_dict *at(cz_state_dict *dict, const char *first, const char *sec
 
 TEST(what_it_holds)
 {
-    cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0.9);
     cz_state_dict *before = dict_of(optim);
     assert_int_equal(cz_state_dict_count(at(before, "state", NULL)), 0); /* nobody has state */
@@ -65,7 +64,6 @@ TEST(what_it_holds)
     cz_state_dict_destroy(&before);
     cz_state_dict_destroy(&dict);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* x = 1, lr 0.1, momentum 0.9, gradient 1: 0.9 and 1; loaded by one with lr 0.01 and no momentum
@@ -76,17 +74,17 @@ TEST(upstream_state_dict)
     float x = 1, g = 1;
     const int64_t shape = 1;
     double value;
-    cz_model *model;
+    cz_model *another;
     cz_optim *first, *second;
-    assert_ok(cz_model_create(&model));
-    assert_ok(cz_model_add(model, "x", &x, &g, CZ_F32, 1, &shape));
-    assert_ok(cz_optim_create(&first, model, cz_rule_sgd(),
+    assert_ok(cz_model_create(&another));
+    assert_ok(cz_model_add(another, "x", &x, &g, CZ_F32, 1, &shape));
+    assert_ok(cz_optim_create(&first, another, cz_rule_sgd(),
                               CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}), NULL));
     step(first);
     assert_true(x == 0.9f);
     cz_state_dict *dict = dict_of(first), *copy;
     assert_ok(cz_state_dict_copy(&copy, dict));
-    assert_ok(cz_optim_create(&second, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.01}), NULL));
+    assert_ok(cz_optim_create(&second, another, cz_rule_sgd(), CZ_HYPERS({"lr", 0.01}), NULL));
     assert_ok(cz_optim_load_state_dict(second, dict, NULL));
     assert_true(cz_state_dict_equal(dict, copy)); /* the caller's stays as it is */
     assert_ok(cz_optim_get_hyper(second, 0, "lr", &value));
@@ -103,15 +101,14 @@ TEST(upstream_state_dict)
     cz_state_dict_destroy(&copy);
     cz_optim_destroy(&first);
     cz_optim_destroy(&second);
-    cz_model_destroy(&model);
+    cz_model_destroy(&another);
 }
 
 /* A slot that came late, one that is out of use, values that were added, a parameter that never had
  * a gradient: out and in is the identity, and the next steps have the same bits. */
 TEST(round_trip)
 {
-    cz_model *model = make_model();
-    cz_optim *optim = make_adam(model, 0);
+    cz_optim *optim = make_adam(0);
     assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
     assert_ok(cz_optim_set_hyper(optim, 0, "amsgrad", 1));
@@ -128,7 +125,7 @@ TEST(round_trip)
     step(optim);
     memcpy(wanted, values, sizeof wanted);
 
-    cz_optim *other = make_adam(model, 0);
+    cz_optim *other = make_adam(0);
     const cz_state_dict *dicts[] = {dict, later, dict, later};
     for (size_t k = 0; k < 4; k++) {
         assert_ok(cz_optim_load_state_dict(other, dicts[k], NULL));
@@ -145,15 +142,13 @@ TEST(round_trip)
     cz_state_dict_destroy(&later);
     cz_optim_destroy(&optim);
     cz_optim_destroy(&other);
-    cz_model_destroy(&model);
 }
 
 /* Moments of other types are converted; a parameter that the dictionary does not know of starts
  * anew. */
 TEST(other_types_and_missing_state)
 {
-    cz_model *model = make_model();
-    cz_optim *optim = make_adam(model, 0);
+    cz_optim *optim = make_adam(0);
     step(optim);
     cz_state_dict *dict = dict_of(optim);
     cz_state_dict *entry = at(dict, "state", "a");
@@ -188,14 +183,13 @@ TEST(other_types_and_missing_state)
     cz_state_dict_destroy(&again);
     cz_state_dict_destroy(&dict);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* Two groups with the members in other order and the model in another order: names decide. */
 TEST(names_decide)
 {
     const int64_t shape = N;
-    cz_model *model = make_model(), *swapped;
+    cz_model *swapped;
     static float other[2][N], gradient[2][N];
     assert_ok(cz_model_create(&swapped));
     assert_ok(cz_model_add(swapped, "b", other[0], gradient[0], CZ_F32, 1, &shape));
@@ -211,7 +205,6 @@ TEST(names_decide)
     cz_state_dict_destroy(&dict);
     cz_optim_destroy(&optim);
     cz_optim_destroy(&second);
-    cz_model_destroy(&model);
     cz_model_destroy(&swapped);
 }
 
@@ -222,171 +215,72 @@ static const cz_tensor reshaped = {zeros, CZ_F32, CZ_DENSE, 2, {N, 1}, NULL};
 static const cz_tensor shorter = {zeros, CZ_F32, CZ_DENSE, 1, {N - 1}, NULL};
 static const cz_tensor integers = {zeros, CZ_I32, CZ_DENSE, 1, {N}, NULL};
 
-static void other_rule(cz_state_dict *d)
-{
-    cz_state_dict_set_text(d, "rule", "adamw");
-}
-static void no_rule(cz_state_dict *d)
-{
-    cz_state_dict_remove(d, "rule");
-}
-static void no_groups(cz_state_dict *d)
-{
-    cz_state_dict_remove(d, "param_groups");
-}
-static void no_state(cz_state_dict *d)
-{
-    cz_state_dict_remove(d, "state");
-}
-static void one_more_group(cz_state_dict *d)
-{
-    cz_state_dict *child;
-    cz_state_dict_add_dict(at(d, "param_groups", NULL), "1", &child);
-}
-static void fewer_members(cz_state_dict *d)
-{
-    cz_state_dict_set_texts(at(d, "param_groups", "0"), "params", (const char *[]){"a"}, 1);
-}
-static void twice(cz_state_dict *d)
-{
-    cz_state_dict_set_texts(at(d, "param_groups", "0"), "params", (const char *[]){"a", "a"}, 2);
-}
-static void unknown_member(cz_state_dict *d)
-{
-    cz_state_dict_set_texts(at(d, "param_groups", "0"), "params", (const char *[]){"a", "c"}, 2);
-}
-static void no_members(cz_state_dict *d)
-{
-    cz_state_dict_remove(at(d, "param_groups", "0"), "params");
-}
-static void bad_value(cz_state_dict *d)
-{
-    cz_state_dict_set_real(at(d, "param_groups", "0"), "beta1", 1);
-}
-static void text_value(cz_state_dict *d)
-{
-    cz_state_dict_set_text(at(d, "param_groups", "0"), "lr", "0.1");
-}
-static void infinite_extra(cz_state_dict *d)
-{
-    cz_state_dict_set_real(at(d, "param_groups", "0"), "initial_lr", INFINITY);
-}
-static void unknown_param(cz_state_dict *d)
-{
-    cz_state_dict *child;
-    cz_state_dict_add_dict(at(d, "state", NULL), "c", &child);
-}
-static void not_an_entry(cz_state_dict *d)
-{
-    cz_state_dict_set_real(at(d, "state", NULL), "b", 1);
-}
-static void wrong_shape(cz_state_dict *d)
-{
-    cz_state_dict_set_tensor(at(d, "state", "b"), "exp_avg", &reshaped);
-}
-static void wrong_count(cz_state_dict *d)
-{
-    cz_state_dict_set_tensor(at(d, "state", "b"), "exp_avg", &shorter);
-}
-static void wrong_type(cz_state_dict *d)
-{
-    cz_state_dict_set_tensor(at(d, "state", "b"), "exp_avg", &integers);
-}
-static void no_moment(cz_state_dict *d)
-{
-    cz_state_dict_remove(at(d, "state", "b"), "exp_avg_sq");
-}
-static void no_moments(cz_state_dict *d)
-{
-    cz_state_dict_remove(at(d, "state", "b"), "exp_avg");
-    cz_state_dict_remove(at(d, "state", "b"), "exp_avg_sq");
-}
-static void no_step(cz_state_dict *d)
-{
-    cz_state_dict_remove(at(d, "state", "b"), "step");
-}
-static void half_a_step(cz_state_dict *d)
-{
-    cz_state_dict_set_real(at(d, "state", "b"), "step", 1.5);
-}
-static void negative_step(cz_state_dict *d)
-{
-    cz_state_dict_set_integer(at(d, "state", "b"), "step", -1);
-}
-static void unknown_slot(cz_state_dict *d)
-{
-    cz_state_dict_set_real(at(d, "state", "b"), "momentum_buffer", 1);
-}
-static void wants_amsgrad(cz_state_dict *d)
-{
-    cz_state_dict_set_real(at(d, "param_groups", "0"), "amsgrad", 1);
-}
+/* `d` is spoilt, and so not loaded: nothing is changed. */
+#define REFUSE(spoil, words)                                                                       \
+    do {                                                                                           \
+        cz_state_dict *d;                                                                          \
+        assert_ok(cz_state_dict_copy(&d, good));                                                   \
+        spoil;                                                                                     \
+        assert_int_equal(cz_optim_load_state_dict(optim, d, NULL), CZ_ERR_ARGUMENT);               \
+        if (!strstr(cz_last_error(), words))                                                       \
+            fail_msg("'%s' lacks '%s'", cz_last_error(), words);                                   \
+        cz_state_dict_destroy(&d);                                                                 \
+        d = dict_of(optim);                                                                        \
+        assert_true(cz_state_dict_equal(d, present));                                              \
+        cz_state_dict_destroy(&d);                                                                 \
+    } while (0)
+#define GROUP at(d, "param_groups", "0")
+#define ENTRY at(d, "state", "b")
 
 TEST(what_is_refused)
 {
-    static const struct {
-        void (*spoil)(cz_state_dict *);
-        const char *sentence;
-    } cases[] = {
-        {other_rule, "of rule adamw, this optimizer of adam"},
-        {no_rule, "'rule'"},
-        {no_groups, "'param_groups'"},
-        {no_state, "'state'"},
-        {one_more_group, "2 parameter groups in the dictionary, 1 here"},
-        {fewer_members, "group 0 has 1 parameters in the dictionary, 2 here"},
-        {twice, "'a' is twice"},
-        {unknown_member, "'c' of group 0 is not in the model"},
-        {no_members, "'params'"},
-        {bad_value, "beta1 is 1"},
-        {text_value, "param_groups/0/lr"},
-        {infinite_extra, "initial_lr is inf"},
-        {unknown_param, "'c' of the dictionary is not in the model"},
-        {not_an_entry, "state/b"},
-        {wrong_shape, "shapes differ"},
-        {wrong_count, "shapes differ"},
-        {wrong_type, "'exp_avg' of parameter 'b' is i32"},
-        {no_moment, "'b' has no 'exp_avg_sq'"},
-        {no_moments, "'b' has no 'exp_avg'"},
-        {no_step, "'b' has no 'step'"},
-        {half_a_step, "step count of parameter 'b' is 1.5"},
-        {negative_step, "step count of parameter 'b' is -1"},
-        {unknown_slot, "'momentum_buffer', which adam has not"},
-        {wants_amsgrad, "has no 'max_exp_avg_sq'"},
-    };
-    cz_model *model = make_model();
-    cz_optim *optim = make_adam(model, 0);
+    cz_state_dict *child;
+    cz_optim *optim = make_adam(0);
     step(optim);
     cz_state_dict *good = dict_of(optim);
     step(optim);
     cz_state_dict *present = dict_of(optim);
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        cz_state_dict *dict;
-        assert_ok(cz_state_dict_copy(&dict, good));
-        cases[k].spoil(dict);
-        assert_int_equal(cz_optim_load_state_dict(optim, dict, NULL), CZ_ERR_ARGUMENT);
-        if (!strstr(cz_last_error(), cases[k].sentence))
-            fail_msg("case %zu: '%s' lacks '%s'", k, cz_last_error(), cases[k].sentence);
-        cz_state_dict *after = dict_of(optim);
-        assert_true(cz_state_dict_equal(after, present)); /* nothing was changed */
-        cz_state_dict_destroy(&after);
-        cz_state_dict_destroy(&dict);
-    }
+    REFUSE(cz_state_dict_set_text(d, "rule", "adamw"), "of rule adamw, this optimizer of adam");
+    REFUSE(cz_state_dict_remove(d, "rule"), "'rule'");
+    REFUSE(cz_state_dict_remove(d, "param_groups"), "'param_groups'");
+    REFUSE(cz_state_dict_remove(d, "state"), "'state'");
+    REFUSE(cz_state_dict_add_dict(at(d, "param_groups", NULL), "1", &child),
+           "2 parameter groups in the dictionary, 1 here");
+    REFUSE(cz_state_dict_set_texts(GROUP, "params", (const char *[]){"a"}, 1),
+           "group 0 has 1 parameters in the dictionary, 2 here");
+    REFUSE(cz_state_dict_set_texts(GROUP, "params", (const char *[]){"a", "a"}, 2), "'a' is twice");
+    REFUSE(cz_state_dict_set_texts(GROUP, "params", (const char *[]){"a", "c"}, 2),
+           "'c' of group 0 is not in the model");
+    REFUSE(cz_state_dict_remove(GROUP, "params"), "'params'");
+    REFUSE(cz_state_dict_set_real(GROUP, "beta1", 1), "beta1 is 1");
+    REFUSE(cz_state_dict_set_text(GROUP, "lr", "0.1"), "param_groups/0/lr");
+    REFUSE(cz_state_dict_set_real(GROUP, "initial_lr", INFINITY), "initial_lr is inf");
+    REFUSE(cz_state_dict_add_dict(at(d, "state", NULL), "c", &child),
+           "'c' of the dictionary is not in the model");
+    REFUSE(cz_state_dict_set_real(at(d, "state", NULL), "b", 1), "state/b");
+    REFUSE(cz_state_dict_set_tensor(ENTRY, "exp_avg", &reshaped), "shapes differ");
+    REFUSE(cz_state_dict_set_tensor(ENTRY, "exp_avg", &shorter), "shapes differ");
+    REFUSE(cz_state_dict_set_tensor(ENTRY, "exp_avg", &integers),
+           "'exp_avg' of parameter 'b' is i32");
+    REFUSE(cz_state_dict_remove(ENTRY, "exp_avg_sq"), "'b' has no 'exp_avg_sq'");
+    REFUSE((cz_state_dict_remove(ENTRY, "exp_avg"), cz_state_dict_remove(ENTRY, "exp_avg_sq")),
+           "'b' has no 'exp_avg'");
+    REFUSE(cz_state_dict_remove(ENTRY, "step"), "'b' has no 'step'");
+    REFUSE(cz_state_dict_set_real(ENTRY, "step", 1.5), "step count of parameter 'b' is 1.5");
+    REFUSE(cz_state_dict_set_integer(ENTRY, "step", -1), "step count of parameter 'b' is -1");
+    REFUSE(cz_state_dict_set_real(ENTRY, "momentum_buffer", 1),
+           "'momentum_buffer', which adam has not");
+    REFUSE(cz_state_dict_set_real(GROUP, "amsgrad", 1), "has no 'max_exp_avg_sq'");
     assert_int_equal(cz_optim_load_state_dict(optim, NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_optim_load_state_dict(NULL, good, NULL), CZ_ERR_ARGUMENT);
-    cz_state_dict *none = good;
-    assert_int_equal(cz_optim_state_dict(NULL, &none), CZ_ERR_ARGUMENT);
-    assert_null(none);
     assert_int_equal(cz_optim_state_dict(optim, NULL), CZ_ERR_ARGUMENT);
     cz_state_dict_destroy(&good);
     cz_state_dict_destroy(&present);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 TEST(out_of_memory)
 {
-    cz_model *model = make_model();
-    cz_optim *optim = make_adam(model, 1), *other = make_adam(model, 0);
+    cz_optim *optim = make_adam(1), *other = make_adam(0);
     step(optim);
     cz_state_dict *dict = dict_of(optim), *before = dict_of(other), *got;
     for (int64_t n = 1;; n++) {

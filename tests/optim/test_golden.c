@@ -2,7 +2,8 @@
 /* Recorded runs of PyTorch, and of the equations of rules that it has not, to the last bit:
  * parameters, state and step counts, in f32 and f64, at every kernel level; the parameters whole,
  * and cut into the spans of several ranks at awkward places. Rules with partial sums, which ranks
- * exchange, run whole: elsewhere each way to shard them is compared with that. */
+ * exchange, and those over whole tensors run whole: elsewhere each way to shard them is compared
+ * with that. */
 #include "device/levels.h"
 #include "optim/optim.h"
 #include "support/cz_test.h"
@@ -17,6 +18,7 @@
 
 static const int64_t counts[PARAMS] = {35, 13, 1};
 static const int64_t first_element[PARAMS] = {0, 35, 48};
+static const int64_t rows[PARAMS] = {7, 1, 1}; /* where a rule takes matrices */
 
 /* One way to share the elements out. */
 typedef struct cut {
@@ -116,12 +118,17 @@ static void make_model(run *r, const cz_device *device)
         char name[32];
         snprintf(name, sizeof name, "p%d", p);
         load(r, r->values, p, name);
-        const cz_tensor value = {.data = at(r, r->values, p),
-                                 .dtype = r->dtype,
-                                 .layout = CZ_DENSE,
-                                 .dimensions = 1,
-                                 .shape = {counts[p]},
-                                 .device = device};
+        cz_tensor value = {.data = at(r, r->values, p),
+                           .dtype = r->dtype,
+                           .layout = CZ_DENSE,
+                           .dimensions = 1,
+                           .shape = {counts[p]},
+                           .device = device};
+        if (r->rule->update_tensor) {
+            value.dimensions = 2;
+            value.shape[0] = rows[p];
+            value.shape[1] = counts[p] / rows[p];
+        }
         cz_tensor grad = value;
         grad.data = at(r, r->grads, p);
         assert_ok(cz_model_add_tensor(r->model, name, &value, &grad));
@@ -323,7 +330,8 @@ static int replay_file(const char *file, const char *prefix, const char *rule)
         if (strncmp(cz_test_case_name(c), prefix, strlen(prefix)) != 0)
             continue;
         cases++;
-        const size_t ways = cz_rule_find(rule)->sum_count > 0 ? 1 : sizeof cuts / sizeof *cuts;
+        const bool whole = cz_rule_find(rule)->sum_count > 0 || cz_rule_find(rule)->update_tensor;
+        const size_t ways = whole ? 1 : sizeof cuts / sizeof *cuts;
         for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++)
             for (size_t way = 0; way < ways; way++)
                 if (level_device((cz__cpu_level)level))
@@ -357,6 +365,7 @@ RULE(ademamix, 8)
 RULE(schedule_free_sgd, 8)
 RULE(schedule_free_adamw, 8)
 RULE(adam_mini, 8)
+RULE(muon, 8)
 
 TEST(lerp)
 {

@@ -7,12 +7,10 @@
 
 static void expect_refusal(const cz_rule *rule, cz_status wanted, const char *sentence)
 {
-    cz_model *model = make_model();
     cz_optim *optim;
     assert_int_equal(cz_optim_create(&optim, model, rule, NULL, NULL), wanted);
     assert_string_equal(cz_last_error(), sentence);
     assert_null(optim);
-    cz_model_destroy(&model);
 }
 
 static cz_update_kernel no_kernel(const cz_device *device, cz_dtype param, cz_dtype grad,
@@ -66,7 +64,6 @@ TEST(what_is_refused)
 TEST(argument)
 {
     const double half = 0.5, two = 2;
-    cz_model *model = make_model();
     cz_optim *optim;
     cz_rule rule = *cz_test_probe_rule();
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
@@ -82,7 +79,6 @@ TEST(argument)
     assert_true(moves[0] > 0 && moves[1] > 1.5f * moves[0] && moves[2] > 1.5f * moves[1] &&
                 moves[3] < 0.5f * moves[2]);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* ---- the beginning of a step ---- */
@@ -99,7 +95,6 @@ static cz_status counts(struct cz_optim *optim, const void *argument, void *cont
 TEST(beginning)
 {
     int calls = 0;
-    cz_model *model = make_model();
     cz_optim *optim;
     cz_rule rule = *cz_rule_sgd();
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
@@ -115,7 +110,6 @@ TEST(beginning)
     assert_string_equal(cz_last_error(), "sgd: CZ_ERR_IO");
     assert_int_equal(cz__optim_step_count(optim, 0), 2);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* ---- gradients given to a step ---- */
@@ -124,7 +118,6 @@ TEST(given_gradients)
 {
     static float given[N];
     void *gradients[] = {NULL, given};
-    cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0);
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     for (int i = 0; i < N; i++)
@@ -149,7 +142,6 @@ TEST(given_gradients)
     step(optim); /* the model's again */
     assert_true(values[0][0] == 0.5f && values[1][0] == -1);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* ---- whole tensors ---- */
@@ -205,7 +197,6 @@ static cz_rule reversing_rule(void)
 TEST(whole_tensors)
 {
     const cz_rule rule = reversing_rule();
-    cz_model *model = make_model();
     cz_optim *optim;
     assert_ok(cz_model_set_requires_grad(model, 1, false));
     assert_ok(cz_optim_create(&optim, model, &rule, NULL, NULL));
@@ -219,7 +210,6 @@ TEST(whole_tensors)
     assert_int_equal(cz_test_allocations_made(), made);
     assert_true(values[0][0] == 3 && state_of(optim, 0, "seen") == 14);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* They are given their slots as they are, so these are of the value's type. */
@@ -227,19 +217,16 @@ TEST(whole_tensors_have_no_narrow_state)
 {
     const cz_rule rule = reversing_rule();
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
-    cz_model *model = make_model();
     cz_optim *optim;
     options.state_dtype = CZ_BF16;
     assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, &options), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "state_dtype of parameter group 0 is bf16"));
-    cz_model_destroy(&model);
 }
 
 /* ---- memory ---- */
 
 static void try_without_memory(const cz_rule *rule)
 {
-    cz_model *model = make_model();
     const int64_t held = cz_test_allocations_held();
     int64_t failures = 0;
     for (int64_t n = 1;; n++) {
@@ -256,7 +243,6 @@ static void try_without_memory(const cz_rule *rule)
         failures++;
     }
     assert_true(failures > 15);
-    cz_model_destroy(&model);
 }
 
 TEST(every_allocation_fails_in_turn)

@@ -14,7 +14,6 @@ static float scalar_of(const cz_optim *optim, int64_t param, const char *slot)
 /* Adagrad's sum is there from creation on; of a frozen parameter, from when it is unfrozen on. */
 TEST(state_at_create)
 {
-    cz_model *model = make_model();
     cz_optim *optim;
     assert_ok(cz_model_set_requires_grad(model, 1, false));
     assert_ok(cz_optim_create(&optim, model, cz_rule_adagrad(),
@@ -30,13 +29,11 @@ TEST(state_at_create)
     assert_true(state_of(optim, 0, "sum") == 2.5f && state_of(optim, 1, "sum") == 2);
     assert_int_equal(cz__optim_step_count(optim, 1), 0);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* Rprop's step sizes start with the learning rate of each parameter's first step, and not again. */
 TEST(initial_value_at_the_first_step)
 {
-    cz_model *model = make_model();
     cz_optim *optim;
     assert_ok(cz_optim_create(&optim, model, cz_rule_rprop(), CZ_HYPERS({"lr", 0.25}), NULL));
     assert_true(isnan(state_of(optim, 0, "step_size")));
@@ -50,12 +47,10 @@ TEST(initial_value_at_the_first_step)
     assert_true(state_of(optim, 0, "step_size") == 0.25f * 1.2f);
     assert_true(state_of(optim, 1, "step_size") == 0.5f && values[1][0] == 0.5f);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 TEST(scalars)
 {
-    cz_model *model = make_model();
     cz_optim *optim, *adam;
     double value;
     assert_ok(cz_optim_create(&optim, model, cz_rule_nadam(), NULL, NULL));
@@ -73,19 +68,16 @@ TEST(scalars)
     assert_true(scalar_of(adam, 0, "step") == 0);
     assert_int_equal(cz_optim_scalar(optim, 2, "mu_product", &value), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_scalar(optim, -1, "mu_product", &value), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_optim_scalar(NULL, 0, "mu_product", &value), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_scalar(optim, 0, NULL, &value), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_scalar(optim, 0, "mu_product", NULL), CZ_ERR_ARGUMENT);
     cz_optim_destroy(&adam);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 /* State moves to another optimizer, a frozen parameter's too, and the training goes on alike. */
 TEST(state_from_outside)
 {
     float kept[2][N], after[2][N];
-    cz_model *model = make_model();
     cz_optim *first, *second;
     assert_ok(cz_optim_create(&first, model, cz_rule_nadam(), NULL, NULL));
     step(first);
@@ -113,7 +105,6 @@ TEST(state_from_outside)
     }
     cz_optim_destroy(&second);
     cz_optim_destroy(&first);
-    cz_model_destroy(&model);
 }
 
 /* A rule may list its step count anywhere: a dictionary without it is not complete. */
@@ -133,7 +124,6 @@ TEST(the_step_is_not_the_first_slot)
     rule.slots_used = both_moments;
     for (int s = 0; s < 3; s++) {
         char sentence[64];
-        cz_model *model = make_model();
         cz_optim *optim;
         cz_state_dict *dict;
         const cz_state_dict *entry;
@@ -149,6 +139,5 @@ TEST(the_step_is_not_the_first_slot)
         assert_string_equal(cz_last_error(), sentence);
         cz_state_dict_destroy(&dict);
         cz_optim_destroy(&optim);
-        cz_model_destroy(&model);
     }
 }

@@ -6,7 +6,6 @@
 
 TEST(without_gradient_nothing_happens)
 {
-    cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0.5);
     assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
@@ -23,7 +22,6 @@ TEST(without_gradient_nothing_happens)
     assert_int_equal(cz__optim_step_count(optim, 2), 0);
     assert_int_equal(cz__optim_step_count(NULL, 0), 0);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 static int closure_calls;
@@ -43,7 +41,6 @@ static cz_status says_nothing(double *loss, void *context)
 
 TEST(closure_and_result)
 {
-    cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0);
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     cz_step_result result = CZ_STEP_RESULT_INIT;
@@ -73,17 +70,14 @@ TEST(closure_and_result)
     assert_int_equal(cz_optim_step(optim, &options, &result), CZ_ERR_ARGUMENT);
     options.size = 0;
     assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_optim_step(NULL, NULL, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(closure_calls, 5); /* a result that is wrong keeps it from nothing */
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 TEST(zero_grad)
 {
     const cz_param_group group = {sizeof group, (int64_t[]){1}, 1, NULL};
     const cz_optim_options options = {sizeof options, &group, 1, 0, 0};
-    cz_model *model = make_model();
     cz_optim *optim;
     assert_ok(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), &options));
     assert_ok(cz_optim_zero_grad(optim, false));
@@ -92,14 +86,11 @@ TEST(zero_grad)
     assert_true(values[0][0] == 1 && cz__optim_step_count(optim, 0) == 0);
     assert_ok(cz_model_set_gradient(model, 1, NULL));
     assert_ok(cz_optim_zero_grad(optim, false));
-    assert_int_equal(cz_optim_zero_grad(NULL, false), CZ_ERR_ARGUMENT);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 TEST(frozen_and_unfrozen)
 {
-    cz_model *model = make_model();
     assert_ok(cz_model_set_requires_grad(model, 1, false));
     cz_optim *optim = make_sgd(model, 0.5);
     assert_int_equal(cz__optim_state_bytes(optim), N * 4);
@@ -122,12 +113,10 @@ TEST(frozen_and_unfrozen)
     assert_true(values[0][0] == before && cz__optim_step_count(optim, 0) == 2);
     assert_true(state_of(optim, 0, "momentum_buffer") == 1.5f); /* it is kept */
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 TEST(no_allocation_in_a_step)
 {
-    cz_model *model = make_model();
     cz_optim *optim;
     assert_ok(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL));
     const int64_t made = cz_test_allocations_made();
@@ -138,7 +127,6 @@ TEST(no_allocation_in_a_step)
     }
     assert_int_equal(cz_test_allocations_made(), made);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
 }
 
 static int prepare_calls;
@@ -155,21 +143,21 @@ TEST(many_tiny_parameters)
     enum { MANY = 10000, EACH = 3, STEPS = 6 };
     static float p[MANY * EACH], g[MANY * EACH];
     static int64_t sizes[MANY];
-    cz_model *model;
+    cz_model *another;
     cz_optim *optim;
     cz_rule rule = *cz_rule_adamw();
     double best = 1;
     rule.prepare = count_and_prepare;
     for (int i = 0; i < MANY; i++)
         sizes[i] = EACH;
-    assert_ok(cz_model_create(&model));
-    assert_ok(cz_model_add_flat(model, p, g, CZ_F32, MANY, NULL, sizes));
-    assert_ok(cz_optim_create(&optim, model, &rule, NULL, NULL));
+    assert_ok(cz_model_create(&another));
+    assert_ok(cz_model_add_flat(another, p, g, CZ_F32, MANY, NULL, sizes));
+    assert_ok(cz_optim_create(&optim, another, &rule, NULL, NULL));
     for (int i = 0; i < MANY; i += 2)
-        assert_ok(cz_model_set_gradient(model, i, NULL));
+        assert_ok(cz_model_set_gradient(another, i, NULL));
     step(optim);
     for (int i = 0; i < MANY; i += 2)
-        assert_ok(cz_model_set_gradient(model, i, g + (ptrdiff_t)i * EACH));
+        assert_ok(cz_model_set_gradient(another, i, g + (ptrdiff_t)i * EACH));
     for (int s = 1; s < STEPS; s++) {
         const double begin = cz__seconds();
         step(optim);
@@ -178,5 +166,5 @@ TEST(many_tiny_parameters)
     assert_int_equal(prepare_calls, STEPS);
     print_message("one step of %d parameters: %.3f ms\n", MANY, best * 1e3);
     cz_optim_destroy(&optim);
-    cz_model_destroy(&model);
+    cz_model_destroy(&another);
 }

@@ -24,7 +24,8 @@ typedef struct run {
 
 static void begin(run *r)
 {
-    const cz_test_training training = {.param_count = PARAMS, .sizes = sizes, .dtype = r->dtype};
+    const cz_test_training training = {
+        .param_count = PARAMS, .sizes = sizes, .dtype = r->dtype, .rule = r->rule};
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
     options.threads = r->threads;
     assert_ok(cz_test_memory_create(&r->memory, &training));
@@ -124,6 +125,7 @@ TEST(every_rule)
         {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
         {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
         {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
+        {"muon", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         try_rule(cz_rule_find(cases[i].rule), cases[i].hypers, CZ_F32);

@@ -13,24 +13,32 @@
 
 static float values[2][N], grads[2][N];
 
-/* Parameters a, b of N elements, all 1, gradients all 1. */
-static inline cz_model *make_model(void)
+/* Parameters a, b of N elements, all 1, gradients all 1; made anew for each test. */
+static cz_model *model;
+
+static inline int make_two_params(void **state)
 {
     static const int64_t shape = N;
-    cz_model *model;
     assert_ok(cz_model_create(&model));
     for (int p = 0; p < 2; p++) {
         for (int i = 0; i < N; i++)
             values[p][i] = grads[p][i] = 1;
         assert_ok(cz_model_add(model, p ? "b" : "a", values[p], grads[p], CZ_F32, 1, &shape));
     }
-    return model;
+    return 0;
 }
 
-static inline cz_optim *make_sgd(cz_model *model, double momentum)
+static inline int destroy_two_params(void **state)
+{
+    cz_model_destroy(&model);
+    return 0;
+}
+EACH_TEST(make_two_params, destroy_two_params)
+
+static inline cz_optim *make_sgd(cz_model *of, double momentum)
 {
     cz_optim *optim;
-    assert_ok(cz_optim_create(&optim, model, cz_rule_sgd(),
+    assert_ok(cz_optim_create(&optim, of, cz_rule_sgd(),
                               CZ_HYPERS({"lr", 0.5}, {"momentum", momentum}), NULL));
     return optim;
 }

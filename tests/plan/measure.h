@@ -80,6 +80,14 @@ static inline void moved(int64_t param, void *value, void *context)
 {
 }
 
+static inline bool is_in(const cz_param_group *group, int64_t param)
+{
+    for (int64_t k = 0; k < group->param_count; k++)
+        if (group->params[k] == param)
+            return true;
+    return false;
+}
+
 static inline cz_status training_open(training *t, cz_group *group, const cz_plan_options *o)
 {
     *t = (training){.group = group};
@@ -97,9 +105,23 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     if (o->wire)
         CZ_TRY(cz_ddp_register_hook_by_name(
             t->ddp, o->wire == CZ_F16 ? "fp16_compress" : "bf16_compress", NULL));
-    if (o->unsharded)
-        return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, NULL);
+    const cz_moving_average average = CZ_MOVING_AVERAGE_INIT;
+    cz_param_group groups[] = {CZ_PARAM_GROUP_INIT, CZ_PARAM_GROUP_INIT};
+    int64_t rest[PARAMS];
+    cz_optim_options optim = CZ_OPTIM_OPTIONS_INIT;
     cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
+    if (o->group_count > 0) { /* one, and what is in none has the optimizer's rule */
+        groups[0] = o->groups[0];
+        groups[1].params = rest;
+        for (int64_t p = 0; p < PARAMS; p++)
+            if (!is_in(&groups[0], p))
+                rest[groups[1].param_count++] = p;
+        optim.groups = zero.groups = groups;
+        optim.group_count = zero.group_count = 2;
+    }
+    optim.average = o->average ? &average : NULL;
+    if (o->unsharded)
+        return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, &optim);
     zero.partition = o->partition;
     zero.parts = t->parts;
     zero.ddp = t->ddp;
@@ -113,8 +135,11 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
     whole.params = all;
     whole.param_count = PARAMS;
     whole.granule = o->granule;
-    zero.groups = o->granule ? &whole : NULL;
-    zero.group_count = o->granule ? 1 : 0;
+    if (o->granule) {
+        zero.groups = &whole;
+        zero.group_count = 1;
+    }
+    zero.average = optim.average;
     return cz_zero_create(&t->zero, group, t->model, o->rule, o->hypers, &zero);
 }
 
@@ -159,20 +184,21 @@ typedef struct way {
     cz_partition partition;
     cz_dtype wire;
     int32_t views;
+    int32_t average;
 } way;
 
 static const way ways[] = {
     {"zero", 0, 0, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
-    {"zero, greedy", 0, 0, 0, CZ_OVERLAP_NONE, CZ_PARTITION_GREEDY, (cz_dtype)0, 0},
+    {"zero, greedy, averages", 0, 0, 0, CZ_OVERLAP_NONE, CZ_PARTITION_GREEDY, (cz_dtype)0, 0, 1},
     {"ddp", 1, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
     {"ddp and zero", 0, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
     {"interleaved", 0, 1, 0, CZ_OVERLAP_INTERLEAVED, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
     {"step", 0, 1, 0, CZ_OVERLAP_STEP, CZ_PARTITION_BUCKETS, (cz_dtype)0, 0},
     {"pieces", 0, 1, 0, CZ_OVERLAP_INTERLEAVED, CZ_PARTITION_BUCKET_PIECES, (cz_dtype)0, 0},
     {"all-reduce", 0, 1, 1, CZ_OVERLAP_INTERLEAVED, CZ_PARTITION_ELEMENTS, (cz_dtype)0, 0},
-    {"ddp, f16", 1, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, CZ_F16, 0},
+    {"ddp, f16, averages", 1, 1, 0, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, CZ_F16, 0, 1},
     {"zero, bf16", 0, 1, 1, CZ_OVERLAP_NONE, CZ_PARTITION_ELEMENTS, CZ_BF16, 0},
-    {"views", 0, 1, 0, CZ_OVERLAP_STEP, CZ_PARTITION_GREEDY, (cz_dtype)0, 1},
+    {"views", 0, 1, 0, CZ_OVERLAP_STEP, CZ_PARTITION_GREEDY, (cz_dtype)0, 1, 1},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -187,6 +213,7 @@ static inline cz_plan_options options_of(const way *w, int world_size, size_t bu
     o.partition = w->partition;
     o.wire = w->wire;
     o.views = w->views;
+    o.average = w->average;
     o.bucket_bytes = o.first_bucket_bytes = bucket_bytes;
     o.rule = cz_rule_adamw();
     o.in_process = 1;

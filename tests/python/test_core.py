@@ -509,6 +509,13 @@ class Training(Bits):
             self.assertTrue(rank <= plan < rank + 2 * 64)  # slots begin at cache lines
         sizes = {name: ("f32", shape) for name, shape in SHAPES.items()}
         self.assertEqual([rank["state_bytes"] for rank in czero.plan(sizes, 3)], planned)
+        groups = [{"params": ["w", "scalar"], "rule": "lion"}]
+        for given in (sizes, make_model()[0]):
+            (mixed,), (alone,) = (czero.plan(given, groups=some) for some in (groups, None))
+            self.assertEqual(alone["state_bytes"], 2 * 512)  # whole cache lines of 121 elements
+            self.assertEqual(mixed["state_bytes"], 512 + 128)  # the second slot of 29
+        with self.assertRaisesRegex(KeyError, "no parameter 'x'"):
+            czero.plan(sizes, groups=[{"params": "x", "rule": "lion"}])
 
     def test_granules_are_kept_and_change_no_bit(self):
         alone = train_alone()
@@ -518,6 +525,46 @@ class Training(Bits):
                 self.same(values, alone[0])
         planned = czero.plan({"w": ("f32", (100,)), "b": ("f32", (28,))}, 2, granule="whole")
         self.assertEqual(sorted(rank["state_bytes"] for rank in planned), [2 * 128, 2 * 448])
+
+
+class Averages(Bits):
+    def test_averages_are_those_of_a_plain_loop_and_values_come_back(self):
+        def on_rank(group):
+            model, arrays = make_model()
+            zero = czero.Zero(group, model, "adamw", lr=0.1, average=0.75)
+            plain = {}
+            for step in range(4):
+                fill_gradients(arrays, step, group.rank)
+                zero.step()
+                for name, (values, _) in arrays.items():
+                    kept = plain.setdefault(name, values.copy())
+                    plain[name] = kept + np.float32(0.25) * (values - kept)
+            before = {name: values.copy() for name, (values, _) in arrays.items()}
+            with zero.evaluated():
+                for name, (values, _) in arrays.items():
+                    np.testing.assert_array_equal(values, plain[name])
+                with self.assertRaisesRegex(czero.StateError, "brings back those that train"):
+                    zero.step()
+            for name, (values, _) in arrays.items():
+                np.testing.assert_array_equal(values, before[name])
+        for world in WORLDS[:3]:
+            czero.launch(on_rank, ranks=world)
+
+    def test_an_average_is_a_decay_or_a_dictionary(self):
+        model, arrays = make_model(np.float64)
+        mean = {"kind": "mean", "start": 1, "every": 2}
+        optim = czero.Optim(model, "sgd", lr=0.5, average=mean, groups=[
+            {"params": ["w"]}, {"params": ["b"], "average": {"warm_up": True, "decay": 0.5}}])
+        for step in range(5):
+            fill_gradients(arrays, step, 0)
+            optim.step()
+        self.assertEqual((optim.scalar("w", "n_averaged"), optim.scalar("b", "n_averaged")), (2, 5))
+        self.assertEqual(optim.state("w", "average").dtype, np.float64)
+        self.assertEqual(optim.param_groups[1]["average_decay"], 0.5)
+        with self.assertRaisesRegex(czero.ArgumentError, "not 'power'"):
+            czero.Optim(model, "sgd", lr=0.5, average={"power": 2})
+        with self.assertRaisesRegex(czero.ArgumentError, "kind is one of"):
+            czero.Optim(model, "sgd", lr=0.5, average={"kind": "some"})
 
 
 class OwnRules(Bits):
@@ -642,6 +689,42 @@ class OwnRules(Bits):
                 self.assertIn("no such thing", str(mine))
         with self.assertRaises(LookupError):
             self.train(None, self.rule(fails))
+
+    def test_groups_with_rules_of_their_own(self):
+        def body(group, own):
+            model, arrays = make_model()
+            here = (model,) if group is None else (group, model)
+            make = czero.Optim if group is None else czero.Zero
+            optim = make(*here, "lion", lr=0.5, groups=[
+                {"params": "w"}, {"params": ["scalar", "empty"], "rule": "sgd", "lr": 0.25}])
+            optim.add_param_group({"params": "b", "rule": own, "lr": 0.05})
+            for step in range(3):
+                fill_gradients(arrays, step, 0)
+                optim.step()
+            self.assertEqual(optim.param_groups[1]["lr"], 0.25)
+            self.assertNotIn("beta1", optim.param_groups[1])
+            with self.assertRaisesRegex(czero.ArgumentError, "there is no rule 'tomorrow'"):
+                optim.add_param_group({"params": [], "rule": "tomorrow"})
+            return {name: value for name, (value, _) in arrays.items()}, optim.state_dict()
+        for whole in (False, True):
+            rule = self.rule(self.adamw, whole=whole)
+            values, kept = body(None, rule)
+            self.assertEqual(kept["rule"], "lion")
+            self.assertEqual([kept["param_groups"][one].get("rule") for one in "012"],
+                             [None, "sgd", "mine"])
+            for got, there in czero.launch(body, 2, arguments=(rule,)):
+                self.same(got, values)
+                self.same(there["state"]["b"], kept["state"]["b"])
+                self.assertEqual(there["param_groups"], kept["param_groups"])
+
+    def test_an_exception_of_a_group_s_rule_comes_out_of_the_step(self):
+        def fails(*_):
+            raise LookupError("no such thing")
+        model, _ = make_model()
+        optim = czero.Optim(model, "lion", groups=[{"params": "w"}, {
+            "params": "b", "rule": czero.Rule("fails", fails)}])
+        with self.assertRaises(LookupError):
+            optim.step()
 
     def test_what_no_rule_can_be_is_refused(self):
         def none(*_):

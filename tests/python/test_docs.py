@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs in docs/python.md and README.md run as they are pasted, and print something."""
+"""The programs in README.md, docs/python.md and docs/host-optimizer.md run as they are pasted, and print something."""
 import pathlib
 import re
 import subprocess
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 class Page(unittest.TestCase):
     def test_every_program_runs(self):
         programs = []
-        for name in ("README.md", "docs/python.md"):
+        for name in ("README.md", "docs/python.md", "docs/host-optimizer.md"):
             found = re.findall(r"^```python\n(.*?)^```$", (ROOT / name).read_text(), re.M | re.S)
             self.assertTrue(found, name)
             programs += found

@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
     "$folder/bin/python" -m pip install -q --disable-pip-version-check torch numpy mpi4py
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/../../bindings/python/src"
 export CZERO_LIBRARY="$build/libczero.so" CZERO_TOOL="$build/tools/czero"
-for test in core torch docs; do
+for test in core torch host docs; do
     "$folder/bin/python" -W ignore "$here/test_$test.py"
 done
 "$folder/bin/python" "$here/../checkpoint/torch/folders.py" "$CZERO_TOOL"

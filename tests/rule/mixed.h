@@ -12,6 +12,7 @@
 
 enum { MIXED_PARAMS = 3, MIXED_MOST = 2600 };
 static const int64_t mixed_counts[MIXED_PARAMS] = {2600, 37, 1};
+static const int64_t mixed_shapes[MIXED_PARAMS][2] = {{50, 52}, {1, 37}, {1, 1}};
 
 typedef struct mixed {
     cz_dtype dtypes[MIXED_PARAMS]; /* of values */
@@ -83,14 +84,20 @@ static inline void mixed_create(mixed *m, cz_dtype first, cz_dtype second, cz_dt
     assert_ok(cz_model_create(&m->twin));
     for (int p = 0; p < MIXED_PARAMS; p++) {
         const char *name = (const char *[]){"a", "b", "c"}[p];
-        const cz_tensor value = {mixed_value(m, p), m->dtypes[p], CZ_DENSE, 1,
-                                 {mixed_counts[p]}, NULL};
-        const cz_tensor grad = {&m->gradients[p], gradient, CZ_DENSE, 1, {mixed_counts[p]}, NULL};
+        const cz_tensor value = {mixed_value(m, p),
+                                 m->dtypes[p],
+                                 CZ_DENSE,
+                                 2,
+                                 {mixed_shapes[p][0], mixed_shapes[p][1]},
+                                 NULL};
+        cz_tensor grad = value;
+        grad.data = &m->gradients[p];
+        grad.dtype = gradient;
         for (int64_t i = 0; i < mixed_counts[p]; i++)
             mixed_set(m, p, i, number(p, i, 0));
         assert_ok(cz_model_add_tensor(m->model, name, &value, &grad));
-        assert_ok(cz_model_add(m->twin, name, m->twins[p], m->twin_gradients[p], CZ_F32, 1,
-                               &mixed_counts[p]));
+        assert_ok(cz_model_add(m->twin, name, m->twins[p], m->twin_gradients[p], CZ_F32, 2,
+                               mixed_shapes[p]));
     }
     mixed_set_gradients(m, 0);
 }

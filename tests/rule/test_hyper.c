@@ -30,7 +30,8 @@ static const cz_rule *const *rules(void)
         cz_rule_ademamix,
         cz_rule_schedule_free_sgd,
         cz_rule_schedule_free_adamw,
-        cz_rule_adam_mini};
+        cz_rule_adam_mini,
+        cz_rule_muon};
     for (int r = 0; r < BUILT_IN_RULES; r++)
         all[r] = constructors[r]();
     return all;
@@ -180,6 +181,17 @@ TEST(defaults)
         {"adam_mini", "eps", 1e-8},
         {"adam_mini", "weight_decay", 0},
         {"adam_mini", "maximize", 0},
+        {"muon", "lr", 1e-3},
+        {"muon", "weight_decay", 0.1},
+        {"muon", "momentum", 0.95},
+        {"muon", "nesterov", 1},
+        {"muon", "ns_a", 3.4445},
+        {"muon", "ns_b", -4.7750},
+        {"muon", "ns_c", 2.0315},
+        {"muon", "eps", 1e-7},
+        {"muon", "ns_steps", 5},
+        {"muon", "adjust_lr_fn", 0},
+        {"muon", "maximize", 0},
     };
     int places = 2; /* lr of sgd and lars */
     for (int r = 0; r < BUILT_IN_RULES; r++)
@@ -235,6 +247,10 @@ static bool allowed(const char *rule, const char *name, double value)
         return true;
     if (is_one_of(name, flags))
         return value == 0 || value == 1;
+    if (strcmp(name, "ns_steps") == 0 || strcmp(name, "adjust_lr_fn") == 0)
+        return value >= 0 && value <= (name[0] == 'n' ? 99 : 2);
+    if (strncmp(name, "ns_", 3) == 0)
+        return true;
     return value >= 0;
 }
 

@@ -122,7 +122,9 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
     CZ_CHECK(cz__rule_set_list(rule, values, v->hypers));
     CZ_CHECK(cz__rule_check(rule, values));
     const unsigned used = rule->slots_used(values);
-    for (int i = 0, e = 0; i < rule->slot_count; i++) {
+    int elements = 0;
+    for (int i = 0; i < rule->slot_count; i++) {
+        const int e = elements;
         int place = -1;
         if (rule->slots[i].kind == CZ_SLOT_SCALAR)
             continue;
@@ -131,13 +133,13 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
             CZ_CHECK(cz__rule_find_hyper(rule, rule->slots[i].initial_hyper, &place));
         for (int64_t k = 0; slots[e] && k < count; k++)
             put(dtype, slots[e], k, place >= 0 ? values[place] : rule->slots[i].initial);
-        e++;
+        elements++;
     }
     char moves[64];
     snprintf(moves, sizeof moves, "%s_moves", v->rule);
     const cz_update_kernel first_pass = cz__cpu_find_update(kernels, moves, dtype, dtype, dtype);
-    if (first_pass) /* what it hands to the sums */
-        slots[2] = begin_of(a, 4, offset, apart, size);
+    if (first_pass) /* what it hands to the sums, or to matrix products */
+        slots[elements] = begin_of(a, 2 + elements, offset, apart, size);
     cz_test_stream_f64(1, COUNT, stream);
     for (int64_t i = 0; i < count; i++)
         put(dtype, p, i, stream[first + i]);

@@ -31,7 +31,7 @@ static void expect_twins(const cz_optim *optim, const cz_optim *twin)
         if (m.dtypes[p] != CZ_F32)
             mixed_expect_slot(optim, p, "master_param", 0, mixed_counts[p], m.twins[p]);
         for (int e = 0; e < cz__optim_slot_count(twin); e++) {
-            const char *slot = cz__optim_element_slot(twin, e).name;
+            const char *slot = cz__optim_element_slot(twin, p, e).name;
             const void *data;
             int64_t count;
             assert_ok(cz_optim_state(twin, p, slot, 0, &data, &count));

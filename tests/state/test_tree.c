@@ -26,7 +26,6 @@ TEST(a_copy_is_equal_and_its_own)
     assert_string_equal(cz_last_error(),
                         "state dictionary: 'w1/exp_avg' is a tensor, wanted an integer");
     cz_state_dict_destroy(&part);
-    assert_int_equal(cz_state_dict_copy(NULL, part), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_copy(&part, NULL), CZ_ERR_ARGUMENT);
 }
 
@@ -132,7 +131,6 @@ TEST(a_dictionary_goes_into_another)
     assert_true(cz_state_dict_equal(inside(dict, "again"), sample));
     assert_int_equal(cz_state_dict_set_dict(dict, "again", NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_set_dict(dict, "", sample), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_state_dict_set_dict(NULL, "again", sample), CZ_ERR_ARGUMENT);
     for (int64_t n = 1, failed = 1; failed; n++) {
         cz_test_fail_allocation(n);
         const cz_status status = cz_state_dict_set_dict(dict, "sched", sample);

@@ -143,7 +143,6 @@ TEST(what_cannot_be_put_in)
     cz_tensor tensor = sample_tensor();
     assert_ok(cz_state_dict_copy(&before, dict));
 
-    assert_int_equal(cz_state_dict_set_integer(NULL, "a", 1), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_set_integer(dict, NULL, 1), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_set_real(dict, "", 1), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_set_text(dict, "name", NULL), CZ_ERR_ARGUMENT);
@@ -178,7 +177,6 @@ TEST(what_cannot_be_put_in)
     assert_int_equal(cz_state_dict_add_tensor(dict, "new", CZ_F32, 1, one, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_add_dict(dict, "new", NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_add_dict(dict, "epoch", &child), CZ_ERR_STATE);
-    assert_int_equal(cz_state_dict_add_dict(NULL, "a", &child), CZ_ERR_ARGUMENT);
     assert_true(data == (void *)0x1 && child == (cz_state_dict *)0x1);
     assert_true(cz_state_dict_equal(dict, before));
     cz_state_dict_destroy(&dict);
@@ -208,11 +206,9 @@ TEST(what_cannot_be_read_says_where)
                         "state dictionary: 'name' is a text, wanted a list of texts");
     assert_int_equal(cz_state_dict_get_texts(dict, "names", NULL, &integer), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_get_texts(dict, "names", &texts, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_state_dict_get_texts(NULL, "names", &texts, &integer), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_get_dict(dict, "name", &child), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_get_real(dict, "rate", NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_get_real(dict, NULL, &real), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_state_dict_get_real(NULL, "rate", &real), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_remove(dict, "nothing"), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_kind(dict, NULL), CZ_STATE_NONE);
     assert_int_equal(cz_state_dict_kind(NULL, "name"), CZ_STATE_NONE);
@@ -225,5 +221,4 @@ TEST(what_cannot_be_read_says_where)
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(NULL);
-    assert_int_equal(cz_state_dict_create(NULL), CZ_ERR_ARGUMENT);
 }

@@ -6,7 +6,7 @@
 #include "czero/rule.h"
 
 /* In the order of cz_rule_name(). */
-#define BUILT_IN_RULES 17
+#define BUILT_IN_RULES 18
 static const char *const built_in_rules[BUILT_IN_RULES] = {"sgd",
                                                            "adam",
                                                            "adamw",
@@ -23,6 +23,7 @@ static const char *const built_in_rules[BUILT_IN_RULES] = {"sgd",
                                                            "ademamix",
                                                            "schedule_free_sgd",
                                                            "schedule_free_adamw",
-                                                           "adam_mini"};
+                                                           "adam_mini",
+                                                           "muon"};
 
 #endif

@@ -19,16 +19,32 @@ double cz_test_load(const void *memory, cz_dtype dtype, int64_t i)
     return dtype == CZ_F64 ? ((const double *)memory)[i] : ((const float *)memory)[i];
 }
 
+/* Of a matrix of so many elements that is as square as it can be. */
+static int64_t square_rows(int64_t size)
+{
+    int64_t rows = 1;
+    for (int64_t k = 2; k * k <= size; k++)
+        rows = size % k == 0 ? k : rows;
+    return rows;
+}
+
+static int64_t rows_of(const cz_test_training *t, int64_t param)
+{
+    if (t->rule && t->rule == cz_rule_muon())
+        return square_rows(t->sizes[param]);
+    return t->rows ? t->rows[param] : 0;
+}
+
 static cz_status add_all(cz_test_memory *memory, const cz_test_training *t)
 {
-    if (t->flat)
+    if (t->flat && t->rule != cz_rule_muon())
         return cz_model_add_flat(memory->model, memory->values[0], memory->grads[0], t->dtype,
                                  t->param_count, NULL, t->sizes);
     for (int64_t k = 0; k < t->param_count; k++) {
         const int64_t p = t->order > 0 ? k * t->order % t->param_count : k;
         char name[24];
         snprintf(name, sizeof name, "p%" PRId64, p);
-        const int64_t rows = t->rows ? t->rows[p] : 0;
+        const int64_t rows = rows_of(t, p);
         const int64_t shape[] = {rows > 0 ? rows : t->sizes[p], rows > 0 ? t->sizes[p] / rows : 0};
         CZ_TRY(cz_model_add(memory->model, name, memory->values[p], memory->grads[p], t->dtype,
                             rows > 0 ? 2 : 1, shape));

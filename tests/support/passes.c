@@ -71,8 +71,11 @@ static char *snapshot(const shared *s, int step) /* before that step */
 /* Values shared by a group, or NULL: not. */
 static cz_status create_memory(const cz_test_passes *t, cz_test_memory *memory, cz_group *group)
 {
-    const cz_test_training layout = {
-        .param_count = t->param_count, .sizes = t->sizes, .dtype = t->dtype, .flat = t->flat};
+    const cz_test_training layout = {.param_count = t->param_count,
+                                     .sizes = t->sizes,
+                                     .dtype = t->dtype,
+                                     .flat = t->flat,
+                                     .rule = t->rule};
     return group ? cz_test_memory_share(memory, &layout, group)
                  : cz_test_memory_create(memory, &layout);
 }

@@ -177,7 +177,6 @@ static cz_status compare_scalar(const reference *ref, const cz_optim *optim, con
 static cz_status compare_state(const reference *ref, const cz_zero *zero, int rank)
 {
     const cz_optim *optim = cz_zero_local_optim(zero);
-    const cz_rule *rule = ref->training->rule;
     cz_span_iterator iterator;
     cz_span span;
     for (int64_t p = 0; p < ref->training->param_count; p++) {
@@ -189,11 +188,13 @@ static cz_status compare_state(const reference *ref, const cz_zero *zero, int ra
                            rank, p, got, wanted);
     }
     cz_span_iterate(cz_test_shard_map(zero), rank, &iterator);
-    while (cz_span_next(&iterator, &span))
+    while (cz_span_next(&iterator, &span)) {
+        const cz_rule *rule = cz__optim_rule_of(optim, span.param);
         for (int s = 0; s < rule->slot_count; s++)
             CZ_TRY(rule->slots[s].kind == CZ_SLOT_ELEMENT
                        ? compare_slot(ref, optim, &span, rule->slots[s].name)
                        : compare_scalar(ref, optim, &span, rule->slots[s].name));
+    }
     return CZ_OK;
 }
 

@@ -17,7 +17,8 @@ typedef struct cz_test_subject {
 typedef struct cz_test_training {
     int64_t param_count;
     const int64_t *sizes; /* element i of each parameter starts as i / 64 */
-    /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix. */
+    /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix. Of muon, which
+     * takes no others, all are matrices. */
     const int64_t *rows;
     int order;      /* not 0: parameter k * order (mod param_count) is at place k of the model */
     cz_dtype dtype; /* CZ_F32 or CZ_F64 */

@@ -129,6 +129,32 @@ code 2 "$czero" convert ck3 never.safetensors --optimizer
 has err "--optimizer goes with --format hf"
 rm -r published whole
 
+# Averages: what is evaluated, from any number of ranks and form.
+for ranks in 1 3; do
+    "$job" average $ranks 0 0 averaged$ranks evaluated.safetensors
+    code 0 "$czero" convert averaged$ranks made.safetensors --average
+    cmp made.safetensors evaluated.safetensors || fail "averages of $ranks ranks"
+    ! cmp -s made.safetensors model.safetensors || fail "averages are the values"
+    rm made.safetensors
+done
+for form in whole.safetensors whole.pt whole.dcp; do
+    code 0 "$czero" convert averaged3 "$form"
+    code 0 "$czero" convert "$form" made.safetensors --average
+    code 0 "$czero" diff made.safetensors evaluated.safetensors
+    rm -r made.safetensors "$form"
+done
+code 0 "$czero" convert averaged3 module.pt --average --rename '*=module.*'
+code 0 "$czero" inspect module.pt
+has out "module  "
+code 0 "$czero" inspect averaged3
+has out "average"
+code 2 "$czero" convert ck1 never.safetensors --average
+has err "--average, but it has no averages of values"
+code 2 "$czero" convert averaged3 never --ranks 2 --average
+has err "--average goes with --format safetensors, hf, torch or dcp"
+code 2 "$czero" convert averaged3 never --format hf --optimizer --average
+rm -r averaged1 averaged3 module.pt
+
 # What is there stays, unless --force.
 code 2 "$czero" convert ck1 one.safetensors
 has err "is there already; --force replaces it"

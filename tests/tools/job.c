@@ -4,6 +4,8 @@
  *     job save RANKS PARTITION SEED FOLDER [FILE [HF-FOLDER MAX-BYTES]]
  *                                     train, save; export (PARTITION/PARTS: in parts;
  *                                     PARTITION:GRANULE: cut there)
+ *     job average RANKS PARTITION SEED FOLDER FILE
+ *                                     train with moving averages, save; export what is evaluated
  *     job run RANKS PARTITION SEED FOLDER STEPS EVERY [FLIP]
  *                                     a run's folder: the log of its losses, and of fingerprints
  *                                     after each so many steps (0: none); checkpoints after each
@@ -108,6 +110,10 @@ static cz_status make_optimizer(training *t, const job *j)
         CZ_TRY(cz_parts_create(&t->parts, t->group, t->model,
                                &(cz_parts_options){sizeof(cz_parts_options), j->parts, 0}));
     options.parts = t->parts;
+    const cz_moving_average average = {
+        .size = sizeof average, .kind = CZ_MOVING_AVERAGE_EMA, .decay = 0.75};
+    if (strcmp(j->mode, "average") == 0)
+        options.average = &average;
     return cz_zero_create(&t->zero, t->group, t->model, cz_rule_adam(), CZ_HYPERS({"amsgrad", 1}),
                           &options);
 }
@@ -165,6 +171,18 @@ static cz_status save(training *t, const job *j)
     if (j->file)
         CZ_TRY(export(t, j->file, 0, options.step));
     return j->hf ? export(t, j->hf, j->max_bytes, options.step) : CZ_OK;
+}
+
+static cz_status save_with_averages(training *t, const job *j)
+{
+    cz_save_options what = CZ_SAVE_OPTIONS_INIT;
+    cz_export_options options = CZ_EXPORT_OPTIONS_INIT;
+    CZ_TRY(train(t, j->seed));
+    what.step = options.step = TRAINED_STEPS;
+    CZ_TRY(cz_checkpoint_save(t->checkpoint, &what));
+    options.parameters_only = 1;
+    CZ_TRY(cz_zero_evaluate(t->zero, true));
+    return cz_checkpoint_export(t->checkpoint, j->file, &options);
 }
 
 /* ---- a run ---- */
@@ -267,7 +285,8 @@ static cz_status load(training *t, const job *j)
 static cz_status run(training *t, const job *j)
 {
     const bool runs = strcmp(j->mode, "run") == 0, saves = strcmp(j->mode, "save") == 0;
-    CZ_TRY(make_model(t, runs || saves ? j->seed : 77));
+    const bool averages = strcmp(j->mode, "average") == 0;
+    CZ_TRY(make_model(t, runs || saves || averages ? j->seed : 77));
     CZ_TRY(make_optimizer(t, j));
     cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     options.zero = t->zero;
@@ -275,6 +294,8 @@ static cz_status run(training *t, const job *j)
     CZ_TRY(cz_checkpoint_create(&t->checkpoint, t->group, j->folder, &options));
     if (runs)
         return make_run(t, j);
+    if (averages)
+        return save_with_averages(t, j);
     return saves ? save(t, j) : load(t, j);
 }
 
@@ -395,7 +416,7 @@ int main(int argc, char **argv)
     if (argc < 5)
         return 2;
     launch.ranks = (int32_t)strtol(argv[2], NULL, 10);
-    if (strcmp(j.mode, "save") == 0 && argc >= 6) {
+    if ((strcmp(j.mode, "save") == 0 || strcmp(j.mode, "average") == 0) && argc >= 6) {
         char *rest;
         j.partition = (int)strtol(argv[3], &rest, 10);
         j.parts = rest[0] == '/' ? (int)strtol(rest + 1, NULL, 10) : 0;

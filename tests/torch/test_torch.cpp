@@ -14,28 +14,7 @@
 
 #include <czero/torch.hpp>
 
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            std::fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);          \
-            std::abort();                                                                          \
-        }                                                                                          \
-    } while (0)
-
-/* `call` throws a Type whose text has `words`. */
-#define EXPECT_THROW(Type, words, call)                                                            \
-    do {                                                                                           \
-        bool thrown = false;                                                                       \
-        try {                                                                                      \
-            call;                                                                                  \
-        } catch (const Type &e) {                                                                  \
-            thrown = true;                                                                         \
-            if (!std::strstr(e.what(), words))                                                     \
-                std::fprintf(stderr, "%s:%d: threw: %s\n", __FILE__, __LINE__, e.what());          \
-            EXPECT(std::strstr(e.what(), words));                                                  \
-        }                                                                                          \
-        EXPECT(thrown &&#call);                                                                    \
-    } while (0)
+#include "../cpp/expect.hpp"
 
 namespace ct = czero::torch;
 using torch::Tensor;

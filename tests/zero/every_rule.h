@@ -30,6 +30,7 @@ static const rule_and_hypers every_rule[] = {
     {"schedule_free_sgd", CZ_HYPERS({"lr", 0.1}, {"warmup_steps", 3}, {"weight_decay", 0.1})},
     {"schedule_free_adamw", CZ_HYPERS({"warmup_steps", 3}, {"r", 1})},
     {"adam_mini", CZ_HYPERS({"weight_decay", 0.1})},
+    {"muon", CZ_HYPERS({"lr", 0.02})}, /* over matrices */
 };
 enum { EVERY_RULE = sizeof every_rule / sizeof *every_rule };
 

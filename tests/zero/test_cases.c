@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* partitioning and odd shapes; B: parameter groups. */
+/* Odd shapes, however they are cut; parameter groups. */
 #include "zero/cases.h"
 #include "tensor/model.h"
 #include "shard/shard.h"
@@ -28,9 +28,8 @@ static void check_everywhere(cz_test_training training,
     check_travels(training, inspect);
 }
 
-/* ---- A ---- */
+/* ---- odd shapes ---- */
 
-/* A group with fewer elements than ranks. */
 TEST(groups_with_fewer_elements_than_ranks)
 {
     static const int64_t sizes[][3] = {{3, 1, 0}, {1, 1, 0}, {0, 2, 5}, {16, 17, 1}};
@@ -47,42 +46,6 @@ TEST(groups_with_fewer_elements_than_ranks)
                                             .group_count = 3,
                                             .steps = 3},
                          NULL);
-}
-
-/* Scaling the loss is not there yet. A program that was compiled for a library that has it is told
- * so by this one, on all ranks, and nothing is changed. */
-static cz_status newer_options(cz_group *group, cz_test_memory *memory, cz_zero **zero)
-{
-    const struct {
-        cz_step_options known;
-        double loss_scale;
-    } newer = {{.size = sizeof newer}, 1024}, unset = {{.size = sizeof unset}, 0};
-    const bool odd = cz_group_rank(group) == cz_group_size(group) - 1;
-    const float before = *(const float *)memory->values[0];
-    CZ_TRY(cz_zero_create(zero, group, memory->model, cz_rule_adam(), NULL, NULL));
-    CZ_TRY(expect(cz_zero_step(*zero, odd ? &newer.known : &unset.known, NULL), CZ_ERR_UNSUPPORTED,
-                  "cz_step_options: byte "));
-    if (*(const float *)memory->values[0] != before)
-        return cz_fail(CZ_ERR_STATE, "parameters were changed");
-    return cz_zero_step(*zero, &unset.known, NULL);
-}
-
-static cz_status newer_options_body(cz_group *group, void *context)
-{
-    const cz_test_training one = {.param_count = 1, .sizes = (int64_t[]){40}, .dtype = CZ_F32};
-    cz_test_memory memory = {0};
-    cz_zero *zero = NULL;
-    cz_status status = cz_test_memory_create(&memory, &one);
-    THEN(newer_options(group, &memory, &zero));
-    cz_zero_destroy(&zero);
-    cz_test_memory_destroy(&memory);
-    return status;
-}
-
-TEST(loss_scaling_is_refused_with_a_sentence)
-{
-    for (int world = 1; world <= LARGEST_WORLD; world++)
-        expect_ok(world, 0, newer_options_body, NULL);
 }
 
 /* Nobody owns an element that is not the program's, and the mode is the one that was asked for. */
@@ -173,7 +136,7 @@ TEST(equal_sizes_registered_in_another_order_on_each_rank)
         expect_ok(world, 0, shuffled_body, NULL);
 }
 
-/* ---- B ---- */
+/* ---- parameter groups ---- */
 
 /* Every hyper-parameter reaches the shard, not only the learning rate. */
 static cz_status tune_sgd(const cz_test_subject *subject, int step)
@@ -245,15 +208,15 @@ TEST(groups_whose_members_alternate_in_the_model)
 
 /* Several groups at creation, or one after the other: the same, and what one saved the other
  * loads. */
-static const int64_t sizes_B5[] = {100, 30, 7, 50}, first_B5[] = {0, 1}, second_B5[] = {2, 3};
-static cz_param_group groups_B5[2];
+static const int64_t four_sizes[] = {100, 30, 7, 50}, early[] = {0, 1}, late[] = {2, 3};
+static cz_param_group two_groups[2];
 
 static cz_status add_second(const cz_test_subject *subject, int step)
 {
     if (step != 0)
         return CZ_OK;
-    return subject->zero ? cz_zero_add_param_group(subject->zero, &groups_B5[1])
-                         : cz_optim_add_param_group(subject->optim, &groups_B5[1]);
+    return subject->zero ? cz_zero_add_param_group(subject->zero, &two_groups[1])
+                         : cz_optim_add_param_group(subject->optim, &two_groups[1]);
 }
 
 /* What one has, the other takes, and has the same state afterwards. */
@@ -279,11 +242,11 @@ static cz_status exchange_with_others(const cz_test_subject *subject, cz_group *
     for (int64_t given = 1; given <= 2; given++) {
         const cz_zero_options options = {.size = sizeof options,
                                          .partition = CZ_PARTITION_GREEDY,
-                                         .groups = groups_B5,
+                                         .groups = two_groups,
                                          .group_count = given};
         cz_zero *other;
         CZ_TRY(cz_zero_create(&other, group, subject->model, cz_rule_adam(), NULL, &options));
-        cz_status status = given == 1 ? cz_zero_add_param_group(other, &groups_B5[1]) : CZ_OK;
+        cz_status status = given == 1 ? cz_zero_add_param_group(other, &two_groups[1]) : CZ_OK;
         THEN(exchange(subject->zero, other));
         THEN(exchange(other, subject->zero));
         cz_zero_destroy(&other);
@@ -294,12 +257,12 @@ static cz_status exchange_with_others(const cz_test_subject *subject, cz_group *
 
 TEST(groups_at_creation_or_added_later_are_alike)
 {
-    groups_B5[0] = (cz_param_group){sizeof *groups_B5, first_B5, 2, NULL};
-    groups_B5[1] = (cz_param_group){sizeof *groups_B5, second_B5, 2, CZ_HYPERS({"lr", 0.25})};
+    two_groups[0] = (cz_param_group){sizeof *two_groups, early, 2, NULL};
+    two_groups[1] = (cz_param_group){sizeof *two_groups, late, 2, CZ_HYPERS({"lr", 0.25})};
     cz_test_training training = {.param_count = 4,
-                                 .sizes = sizes_B5,
+                                 .sizes = four_sizes,
                                  .rule = cz_rule_adam(),
-                                 .groups = groups_B5,
+                                 .groups = two_groups,
                                  .group_count = 2,
                                  .steps = 4};
     check_everywhere(training, exchange_with_others);

@@ -26,7 +26,8 @@ typedef struct attempt {
 static cz_status try_body(cz_group *group, void *context)
 {
     const attempt *a = context;
-    const cz_test_training t = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+    const cz_test_training t = {
+        .param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32, .rule = a->rule};
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &t);
@@ -60,7 +61,8 @@ static void set_later(const attempt *a, cz_model *model)
 
 static void try_value(const cz_rule *rule, const cz_hyper_spec *spec, double value, int world)
 {
-    const cz_test_training t = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+    const cz_test_training t = {
+        .param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32, .rule = rule};
     attempt a = {rule, {{"lr", 1e-3}, {spec->name, value}, {NULL, 0}}, spec->name, false};
     cz_test_memory memory;
     cz_optim *optim = NULL;

@@ -32,8 +32,8 @@ enum { COUNT = 16 };
 /* A model of one parameter, fresh each time. */
 static cz_status make_model(subject *s, cz_dtype dtype, cz_layout layout)
 {
-    const cz_tensor tensor = {s->memory, dtype, layout, 1, {COUNT}, NULL};
-    const cz_tensor gradient = {s->memory + COUNT, dtype, layout, 1, {COUNT}, NULL};
+    const cz_tensor tensor = {s->memory, dtype, layout, 2, {1, COUNT}, NULL};
+    const cz_tensor gradient = {s->memory + COUNT, dtype, layout, 2, {1, COUNT}, NULL};
     clear(s);
     CZ_TRY(cz_model_create(&s->model));
     return cz_model_add_tensor(s->model, "p", &tensor, &gradient);

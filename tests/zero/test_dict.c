@@ -188,11 +188,6 @@ TEST(what_is_refused)
         assert_ranks_ok(world, shards_differ_body, NULL);
     }
     assert_ranks_ok(1, snapshots_body, NULL);
-    assert_int_equal(cz_zero_consolidate_state_dict(NULL, 0), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_zero_state_dict(NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_zero_load_state_dict(NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_zero_add_param_group(NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_zero_reshard(NULL, CZ_PARTITION_GREEDY, NULL, 0), CZ_ERR_ARGUMENT);
 }
 
 /* ---- memory that is out on one rank ---- */

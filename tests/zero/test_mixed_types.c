@@ -44,6 +44,7 @@ typedef struct trial {
     cz_loss_scale loss_scale; /* size 0: none */
     bool views;               /* values are moved into buckets */
     bool shared;              /* they are in memory that ranks share */
+    bool several;             /* groups with rules of their own, some with partial sums */
 } trial;
 
 /* A model; `grads` are what steps read. */
@@ -293,6 +294,20 @@ static cz_status train(const trial *t, cz_group *group, side *mine, side *whole,
     return CZ_OK;
 }
 
+static const int64_t small[] = {0, 2, 4}, large[] = {1, 3}, rest[] = {5, 6, 7};
+static cz_param_group groups_of(int number)
+{
+    const int64_t *const members[] = {small, large, rest};
+    cz_param_group group = CZ_PARAM_GROUP_INIT;
+    group.params = members[number];
+    group.param_count = number == 1 ? 2 : 3;
+    if (number == 1)
+        group.rule = cz_rule_adam_mini();
+    if (number == 2)
+        group.rule = cz_rule_lion();
+    return group;
+}
+
 static cz_status each_rank(cz_group *group, void *arg)
 {
     const trial *t = arg;
@@ -314,6 +329,11 @@ static cz_status each_rank(cz_group *group, void *arg)
     options.state_dtype = plain.state_dtype = t->state_dtype;
     options.seed = plain.seed = 5;
     options.u8_from = plain.u8_from = 100;
+    const cz_param_group groups[] = {groups_of(0), groups_of(1), groups_of(2)};
+    if (t->several) {
+        options.groups = plain.groups = groups;
+        options.group_count = plain.group_count = 3;
+    }
     for (int p = 0; p < PARAMS; p++)
         owners[p] = p * 3 % cz_group_size(group);
     if (t->partition == CZ_PARTITION_GIVEN) {
@@ -401,6 +421,12 @@ TEST(state_moves_to_other_shards_and_through_dictionaries)
 {
     try((trial){.reshards = true});
     try((trial){.reshards = true, .state_dtype = CZ_BF16});
+}
+
+TEST(several_rules)
+{
+    try((trial){.several = true, .reshards = true, .max_norm = 2});
+    try((trial){.several = true, .master = CZ_MASTER_NONE, .state_dtype = CZ_BF16, .threads = 3});
 }
 
 TEST(values_move_into_buckets)

@@ -160,6 +160,19 @@ static cz_status cpu_refresh(void *queue, cz_dtype dtype, const void *values, fl
     return CZ_OK;
 }
 
+static cz_status cpu_average(void *queue, cz_dtype dtype, double weight, int64_t count,
+                             const void *values, void *averages)
+{
+    const cz__average_kernel average =
+        (unsigned)dtype < CZ__DTYPE_END ? cz__cpu_kernels_chosen()->average[dtype] : NULL;
+    if (!average)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "cpu: moving averages of %s values, wanted are f32 or f64",
+                        cz_dtype_name(dtype));
+    average(weight, count, values, averages);
+    return CZ_OK;
+}
+
 static cz__reduce_kernel find_reduce(cz_dtype dtype, cz_reduction reduction, cz_dtype result)
 {
     const cz__cpu_kernels *kernels = cz__cpu_kernels_chosen();
@@ -254,6 +267,8 @@ const cz_device *cz_device_cpu(void)
         .convert_stochastic = cpu_convert_stochastic,
         .refresh = cpu_refresh,
         .find_sums = cz__cpu_find_sums,
+        .matmul = cz__cpu_matmul,
+        .average = cpu_average,
     };
     return &cpu;
 }

@@ -20,6 +20,15 @@ typedef void (*cz__stochastic_kernel)(uint64_t key, uint32_t first, int64_t coun
 /* copies[i], in f32, becomes values[i] where it does not round to that. */
 typedef void (*cz__refresh_kernel)(int64_t count, const void *values, void *copies);
 
+typedef void (*cz__matmul_kernel)(const cz_matmul *product);
+
+/* What is below the diagonal of a square matrix of `count` rows becomes what is above it. */
+typedef void (*cz__mirror_kernel)(int64_t count, void *matrix);
+
+/* averages[i] += weight * (values[i] - averages[i]), in their type. */
+typedef void (*cz__average_kernel)(double weight, int64_t count, const void *values,
+                                   void *averages);
+
 /* Codes of 8 bits with a scale for each block (device/blocks.h), and back. No overlap. */
 typedef void (*cz__pack_kernel)(int64_t count, const float *values, uint8_t *codes, float *scales);
 typedef void (*cz__unpack_kernel)(int64_t count, const uint8_t *codes, const float *scales,
@@ -71,8 +80,11 @@ typedef struct cz__cpu_kernels {
     cz__refresh_kernel refresh[CZ__DTYPE_END];                /* the same */
     cz__pack_kernel pack[2];                                  /* unsigned, signed */
     cz__unpack_kernel unpack[2];                              /* the same */
+    cz__average_kernel average[CZ__DTYPE_END];                /* to; NULL: there is none */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     cz__print_kernel print;
+    cz__matmul_kernel matmul[CZ__DTYPE_END]; /* NULL: there is none; as of the next one */
+    cz__mirror_kernel mirror[CZ__DTYPE_END];
     const cz__update_entry *updates;
 } cz__cpu_kernels;
 
@@ -96,6 +108,12 @@ void cz__cpu_add_terms(const cz__cpu_kernels *kernels, cz__sum_kind kind, int64_
 /* cz_device.add_squares */
 cz_status cz__cpu_add_squares(void *queue, cz_dtype dtype, int64_t count, const void *values,
                               cz_sum *sum);
+
+/* What makes matrix products: "own loops", or the name of a BLAS. */
+const char *cz__cpu_matmul_by(void);
+
+/* cz_device.matmul */
+cz_status cz__cpu_matmul(void *queue, cz_dtype dtype, const cz_matmul *product);
 
 /* cz_device.find_sums */
 cz_sums_kernel cz__cpu_find_sums(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);

@@ -5,7 +5,6 @@
 #include "base/float_mode.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
-#include "base/half.h"
 #include "base/sum.h"
 
 static double term(cz__sum_kind kind, const void *values, int64_t i)
@@ -74,10 +73,8 @@ static void add_narrow(cz_dtype dtype, int64_t count, const uint16_t *values, cz
 {
     float wide[CZ__SUM_TERMS];
     for (int64_t begin = 0; begin < count; begin += CZ__SUM_TERMS) {
-        int64_t k = 0;
-        for (; k < CZ__SUM_TERMS && begin + k < count; k++)
-            wide[k] = dtype == CZ_F16 ? cz__f32_from_f16(values[begin + k])
-                                      : cz__f32_from_bf16(values[begin + k]);
+        const int64_t left = count - begin, k = left < CZ__SUM_TERMS ? left : CZ__SUM_TERMS;
+        (void)cz_device_cpu()->convert(NULL, CZ_F32, wide, dtype, values + begin, k);
         cz__cpu_add_terms(cz__cpu_kernels_chosen(), CZ__SUM_SQUARES_F32, k, wide, sum);
     }
 }

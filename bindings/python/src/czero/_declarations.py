@@ -68,6 +68,9 @@ CZ_ALL_GROUPS = -1
 CZ_MASTER_DEFAULT = 0
 CZ_MASTER_COPY = 1
 CZ_MASTER_NONE = 2
+CZ_MOVING_AVERAGE_NONE = 0
+CZ_MOVING_AVERAGE_EMA = 1
+CZ_MOVING_AVERAGE_MEAN = 2
 CZ_MISSING_NONE = 0
 CZ_MISSING_KEEP = 1
 CZ_MISSING_REFUSE = 2
@@ -174,6 +177,11 @@ ENUMS = {
         "CZ_MASTER_COPY": 1,
         "CZ_MASTER_NONE": 2,
     },
+    "cz_moving_average_kind": {
+        "CZ_MOVING_AVERAGE_NONE": 0,
+        "CZ_MOVING_AVERAGE_EMA": 1,
+        "CZ_MOVING_AVERAGE_MEAN": 2,
+    },
     "cz_missing_state": {
         "CZ_MISSING_NONE": 0,
         "CZ_MISSING_KEEP": 1,
@@ -254,6 +262,25 @@ cz_sums_kernel = CFUNCTYPE(None, c_void_p, c_int64, c_void_p, c_void_p, POINTER(
         POINTER(c_double), c_uint, POINTER(cz_sum))
 
 
+class cz_matmul(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("inner", c_int64),
+        ("transposed_a", c_bool),
+        ("transposed_b", c_bool),
+        ("symmetric", c_bool),
+        ("alpha", c_double),
+        ("beta", c_double),
+        ("a", c_void_p),
+        ("b", c_void_p),
+        ("addend", c_void_p),
+        ("c", c_void_p),
+        ("scratch", c_void_p),
+    ]
+
+
 class cz_device(Struct):
     _fields_ = [
         ("abi", c_uint32),
@@ -277,6 +304,8 @@ class cz_device(Struct):
                 c_int64, c_uint64, c_int64)),
         ("refresh", CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, POINTER(c_float), c_int64)),
         ("find_sums", CFUNCTYPE(cz_sums_kernel, c_char_p, c_int, c_int, c_int)),
+        ("matmul", CFUNCTYPE(c_int, c_void_p, c_int, POINTER(cz_matmul))),
+        ("average", CFUNCTYPE(c_int, c_void_p, c_int, c_double, c_int64, c_void_p, c_void_p)),
     ]
 
 
@@ -455,9 +484,23 @@ class cz_rule(Struct):
                 POINTER(c_uint))),
         ("update_tensor", CFUNCTYPE(None, POINTER(cz_tensor_update))),
         ("scratch_bytes", CFUNCTYPE(c_size_t, POINTER(cz_tensor), c_void_p)),
+        ("in_f32", c_bool),
+        ("evaluated", CFUNCTYPE(c_double, POINTER(c_double), POINTER(c_int))),
         ("granule", c_int64),
         ("cost", CFUNCTYPE(c_double, POINTER(cz_tensor), c_void_p)),
     ]
+
+
+class cz_moving_average(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("warm_up", c_int32),
+        ("decay", c_double),
+        ("start", c_int64),
+        ("every", c_int64),
+    ]
+    _defaults_ = {'kind': 1, 'decay': 0.999, 'every': 1}
 
 
 class cz_param_group(Struct):
@@ -468,7 +511,9 @@ class cz_param_group(Struct):
         ("hypers", POINTER(cz_hyper)),
         ("master", c_int),
         ("state_dtype", c_int),
+        ("rule", POINTER(cz_rule)),
         ("granule", c_int64),
+        ("average", POINTER(cz_moving_average)),
     ]
 
 
@@ -521,6 +566,7 @@ class cz_optim_options(Struct):
         ("master", c_int),
         ("state_dtype", c_int),
         ("seed", c_uint64),
+        ("average", POINTER(cz_moving_average)),
         ("u8_from", c_int64),
     ]
 
@@ -571,6 +617,10 @@ class cz_in_backward_options(Struct):
         ("size", c_size_t),
         ("released", CFUNCTYPE(None, c_int64, c_void_p, c_void_p)),
         ("context", c_void_p),
+        ("background", c_int32),
+        ("undo", c_int32),
+        ("undo_bytes", c_uint64),
+        ("group", c_void_p),
     ]
 
 
@@ -726,6 +776,7 @@ class cz_zero_options(Struct):
         ("master", c_int),
         ("state_dtype", c_int),
         ("seed", c_uint64),
+        ("average", POINTER(cz_moving_average)),
         ("u8_from", c_int64),
     ]
 
@@ -1051,6 +1102,10 @@ class cz_plan_options(Struct):
         ("hypers", POINTER(cz_hyper)),
         ("in_process", c_int32),
         ("parts", c_int32),
+        ("average", c_int32),
+        ("reserved", c_int32),
+        ("groups", POINTER(cz_param_group)),
+        ("group_count", c_int64),
         ("granule", c_int64),
     ]
 
@@ -1268,6 +1323,7 @@ FUNCTIONS = {
     "cz_in_backward_create": (c_int, [POINTER(c_void_p), POINTER(c_void_p), c_int64,
             POINTER(cz_in_backward_options)]),
     "cz_in_backward_destroy": (None, [POINTER(c_void_p)]),
+    "cz_in_backward_end": (c_int, [c_void_p, POINTER(cz_step_options), POINTER(cz_step_result)]),
     "cz_in_backward_mark_ready": (c_int, [c_void_p, c_int64, c_void_p]),
     "cz_join_begin": (c_int, [POINTER(c_void_p), c_void_p, POINTER(cz_joinable), c_int,
             POINTER(cz_join_options)]),
@@ -1307,6 +1363,7 @@ FUNCTIONS = {
     "cz_optim_create": (c_int, [POINTER(c_void_p), c_void_p, POINTER(cz_rule), POINTER(cz_hyper),
             POINTER(cz_optim_options)]),
     "cz_optim_destroy": (None, [POINTER(c_void_p)]),
+    "cz_optim_evaluate": (c_int, [c_void_p, c_bool]),
     "cz_optim_fingerprint": (c_int, [c_void_p, POINTER(c_uint64)]),
     "cz_optim_get_hyper": (c_int, [c_void_p, c_int64, c_char_p, POINTER(c_double)]),
     "cz_optim_get_info": (c_int, [c_void_p, POINTER(cz_optim_info)]),
@@ -1455,6 +1512,7 @@ FUNCTIONS = {
     "cz_zero_create": (c_int, [POINTER(c_void_p), c_void_p, c_void_p, POINTER(cz_rule),
             POINTER(cz_hyper), POINTER(cz_zero_options)]),
     "cz_zero_destroy": (None, [POINTER(c_void_p)]),
+    "cz_zero_evaluate": (c_int, [c_void_p, c_bool]),
     "cz_zero_fingerprint": (c_int, [c_void_p, POINTER(c_uint64)]),
     "cz_zero_get_info": (c_int, [c_void_p, POINTER(cz_zero_info)]),
     "cz_zero_joinable": (c_int, [c_void_p, POINTER(cz_joinable)]),

@@ -58,7 +58,7 @@ class DDP(Handle):
         # Functions that the library calls.
         self._kept: dict = {"hook": None, "pass": -1, "then": [], "live": [True]}
         self._own(handle, keep=self._kept, group=group, needs=(model,))
-        self._tables: list = []  # of rules in Python that may step in its passes
+        self._rules: list = []  # of optimizers that may step in its passes
 
     def begin(self, sync: bool = True) -> None:
         """Begin a pass, before its forward. `sync` false: gradients are only added up. Collective
@@ -81,8 +81,8 @@ class DDP(Handle):
         status = lib.cz_ddp_finish(self._ptr)
         self._end_buckets()
         call(status, self._thrown)
-        for table in self._tables:
-            table.raise_what_came()
+        for rules in self._rules:
+            rules.raise_what_came()
 
     def abandon(self) -> None:
         """End a pass that this rank cannot complete: the others get a StateError."""

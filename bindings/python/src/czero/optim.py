@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import ctypes
 import math
 import typing
@@ -137,21 +138,37 @@ class ParamGroup(collections.abc.MutableMapping):
         return f"<parameter group of {len(self.params)}: {dict(self)}>"
 
 
-def _rule(given):
-    """A rule as the library takes it; and, of one in Python, the table that has to live as long."""
-    if isinstance(given, Rule):
-        table = Table(given)
-        return table.table, table
-    if isinstance(given, c.cz_rule):  # of this package's own
-        return given, given
-    rule = lib.cz_rule_find(text(given))
-    if not rule:
-        raise errors.ArgumentError(f"there is no rule '{given}'; there are {', '.join(rules())}")
-    return rule, None
+class _Rules:
+    """The rules of an optimizer as the library takes them. Those in Python have a table each, which
+    has to live as long as the optimizer."""
+
+    def __init__(self):
+        self.tables, self._found = [], []
+
+    def find(self, given):
+        for rule, found in self._found:
+            if rule is given:
+                return found
+        if isinstance(given, Rule):
+            self.tables.append(Table(given))
+            found = ctypes.pointer(self.tables[-1].table)
+        elif isinstance(given, c.cz_rule):  # of this package's own
+            found = ctypes.pointer(given)
+        else:
+            found = lib.cz_rule_find(text(given))
+            if not found:
+                raise errors.ArgumentError(f"there is no rule '{given}'; there are "
+                                           f"{', '.join(rules())}")
+        self._found.append((given, found))
+        return found
+
+    def raise_what_came(self):
+        for table in self.tables:
+            table.raise_what_came()
 
 
 def _is_whole(rule):
-    return isinstance(rule, c.cz_rule) or (isinstance(rule, Rule) and rule.whole)
+    return bool(rule.contents.update_tensor)
 
 
 def _master(word):
@@ -164,13 +181,29 @@ def _state_dtype(word):
     return 0 if word is None else _arrays.NAMES[word][0]
 
 
+def _average(given):
+    """For the library, of None, a decay, or a dictionary of the fields of cz_moving_average."""
+    if given is None:
+        return None
+    fields = dict(given) if isinstance(given, collections.abc.Mapping) else {"decay": given}
+    kind = fields.pop("kind", "ema")
+    unknown = [name for name in fields if name not in ("decay", "warm_up", "start", "every")]
+    if unknown:
+        raise errors.ArgumentError("average has 'kind', 'decay', 'warm_up', 'start' and 'every', "
+                                   f"not {unknown[0]!r}")
+    return c.cz_moving_average(
+        kind=choice("kind", "cz_moving_average_kind", "CZ_MOVING_AVERAGE_", kind), **fields)
+
+
 class _Groups:
     """Parameter groups for the library, of dictionaries with "params", hyper-parameters, and
-    "master" and "state_dtype" as of :class:`Optim`, and "granule" as of :class:`Rule`."""
+    "rule", "master", "state_dtype" and "average" as of :class:`Optim`, and "granule" as of
+    :class:`Rule`."""
 
-    def __init__(self, model, given):
+    def __init__(self, model, given, known):
         self.count = len(given or ())
         self.state_dtypes = {}  # by number of the parameter, where its group says one
+        self.wholes = {}        # and, where it has a rule of its own, does that see whole tensors?
         self.array = (c.cz_param_group * max(self.count, 1))()
         self._keep = []
         for place, one in enumerate(given or ()):
@@ -178,19 +211,25 @@ class _Groups:
                 raise errors.ArgumentError(f"parameter group {place} is a dictionary with 'params' "
                                            f"(names or numbers), not {one!r}")
             own = {name: value for name, value in one.items()
-                   if name not in ("params", "master", "state_dtype", "granule")}
+                   if name not in ("params", "rule", "master", "state_dtype", "granule",
+                                   "average")}
             params = one["params"]
             params = [params] if isinstance(params, (str, int)) else list(params)
             numbers = [model.index(param) for param in params]
             listed, values = (ctypes.c_int64 * max(len(numbers), 1))(*numbers), hypers(own)
-            state_dtype = one.get("state_dtype")
+            state_dtype, rule = one.get("state_dtype"), one.get("rule")
+            average = _average(one.get("average"))
             self.array[place] = c.cz_param_group(
                 params=listed, param_count=len(numbers), hypers=values,
                 master=_master(one.get("master")), state_dtype=_state_dtype(state_dtype),
-                granule=number_of_granule(one.get("granule")))
+                granule=number_of_granule(one.get("granule")),
+                average=average and ctypes.pointer(average))
             if state_dtype is not None:
                 self.state_dtypes.update(dict.fromkeys(numbers, state_dtype))
-            self._keep.append((listed, values))
+            if rule is not None:
+                self.array[place].rule = found = known.find(rule)
+                self.wholes.update(dict.fromkeys(numbers, _is_whole(found)))
+            self._keep.append((listed, values, average))
 
 
 class _Stepping(Handle):
@@ -198,18 +237,19 @@ class _Stepping(Handle):
 
     _prefix = ""
     _only_reads = True  # gradients, unless they are clipped
-    _table: Table | None = None  # of a rule in Python
+    _rules: _Rules
     model: Model
     _whole = False            # the rule works on whole tensors, which are of one type
+    _wholes: dict = {}        # and that of a group, by number of the parameter
     _state_dtype = None       # of what is not below; None: f32, or f64
     _state_dtypes: dict = {}  # by number of the parameter
 
     def _dtype_of(self, number, slot):
         value = self.model._arrays[number][0].dtype
-        if value == "f64" or self._whole:
-            return value
-        if slot == "master_param":
+        if value != "f64" and slot in ("master_param", "average"):
             return "f32"
+        if value == "f64" or self._wholes.get(number, self._whole):
+            return value
         dtype = self._state_dtypes.get(number, self._state_dtype) or "f32"
         return "f32" if dtype == "u8" else dtype  # what codes stand for
 
@@ -279,8 +319,7 @@ class _Stepping(Handle):
                  and not norm and not allow_no_gradients and loss_scale is None)
         call(getattr(lib, self._prefix + "step")(self._ptr, None if plain else options, result),
              thrown)
-        if self._table is not None:
-            self._table.raise_what_came()
+        self._rules.raise_what_came()
         return Step(result.loss, result.norm, bool(result.skipped))
 
     def zero_grad(self, to_none: bool = False) -> None:
@@ -288,12 +327,29 @@ class _Stepping(Handle):
         ``model.set_gradient()`` gives one again."""
         call(lib.cz_optim_zero_grad(self._optim, to_none))
 
+    @contextlib.contextmanager
+    def evaluated(self) -> collections.abc.Iterator[None]:
+        """``with zero.evaluated(): …``: values are those to be evaluated, bit for bit what they
+        were afterwards: averages (option `average`), or the mean of a schedule-free rule. Steps,
+        saves and loads are a StateError meanwhile. Collective if the optimizer is sharded.
+
+        Raises:
+            StateError: no group has an average, and the rule evaluates what it trains.
+        """
+        evaluate = getattr(lib, self._prefix + "evaluate")
+        call(evaluate(self._ptr, True))
+        try:
+            yield
+        finally:
+            call(evaluate(self._ptr, False))
+
     def add_param_group(self, group: dict) -> None:
         """Append a parameter group ``{"params": [names or numbers], "lr": …}`` of parameters that
         are in none yet. Collective if the optimizer is sharded."""
-        groups = _Groups(self.model, [group])
+        groups = _Groups(self.model, [group], self._rules)
         call(getattr(lib, self._prefix + "add_param_group")(self._ptr, groups.array))
         self._state_dtypes = {**self._state_dtypes, **groups.state_dtypes}
+        self._wholes = {**self._wholes, **groups.wholes}
 
     def fingerprint(self) -> str:
         """A number of 128 bits for all values and all state, as text: the same on any number of
@@ -348,7 +404,8 @@ class Optim(_Stepping):
         model: kept alive; its list of parameters is frozen from now on.
         rule: one of :func:`rules`, or a :class:`Rule` of your own.
         groups: parameter groups ``[{"params": […], "lr": …}, …]``; None: one of all parameters.
-            Parameters that no group lists are left alone.
+            Parameters that no group lists are left alone. A group with a "rule" of its own begins
+            with that rule's defaults: `values` are for the optimizer's.
         threads: that share the update, which has the same bits with any number; 0: CZERO_THREADS,
             else the cores that this rank has to itself.
         master: "copy": 16-bit values have an f32 copy in the state, the slot "master_param";
@@ -358,6 +415,9 @@ class Optim(_Stepping):
             codes of 8 bits with a scale for each 256 elements. None: "f32" ("f64" where values
             are).
         seed: of rounding by chance.
+        average: a moving average of values, see :meth:`evaluated`: a decay, such as 0.999, or
+            ``{"kind": "ema" or "mean", "decay": …, "warm_up": …, "start": …, "every": …}``, as
+            cz_moving_average has them (docs/rules.md). A group may say its own.
         u8_from: with "u8", parameters of fewer elements have their state in f32; 0: 4096.
         values: hyper-parameters of all groups, such as ``lr=1e-3``; ``betas=(b1, b2)`` is short for
             ``beta1`` and ``beta2``.
@@ -372,20 +432,22 @@ class Optim(_Stepping):
 
     def __init__(self, model: Model, rule: str | Rule = "adamw", *,
                  groups: list[dict] | None = None, threads: int = 0, master: str | None = None,
-                 state_dtype: str | None = None, seed: int = 0, u8_from: int = 0, **values):
-        self.model = model
-        listed, handle = _Groups(model, groups), ctypes.c_void_p()
+                 state_dtype: str | None = None, seed: int = 0,
+                 average: float | dict | None = None, u8_from: int = 0, **values):
+        self.model, self._rules = model, _Rules()
+        given = self._rules.find(rule)
+        listed, handle = _Groups(model, groups, self._rules), ctypes.c_void_p()
+        averaged = _average(average)
         options = c.cz_optim_options(groups=listed.array if groups is not None else None,
                                      group_count=listed.count, threads=threads,
                                      master=_master(master),
                                      state_dtype=_state_dtype(state_dtype), seed=seed,
+                                     average=averaged and ctypes.pointer(averaged),
                                      u8_from=u8_from)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
-        self._whole = _is_whole(rule)
-        given, table = _rule(rule)
+        self._whole, self._wholes = _is_whole(given), listed.wholes
         call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, given, hypers(values), options))
-        self._own(handle, keep=table, needs=(model,))
-        self._table = table
+        self._own(handle, keep=self._rules, needs=(model,))
 
     @property
     def _optim(self):
@@ -421,7 +483,8 @@ class Zero(_Stepping):
 
     Args:
         group, model: kept alive.
-        rule, groups, threads, master, state_dtype, seed, u8_from, values: as for :class:`Optim`.
+        rule, groups, threads, master, state_dtype, seed, average, u8_from, values: as for
+            :class:`Optim`.
         partition: "elements" (even cuts of everything), "greedy" (whole parameters, as PyTorch's
             ZeroRedundancyOptimizer), "given" (to the ranks in `owners`), or, with `ddp`, "buckets"
             and "bucket_pieces".
@@ -452,12 +515,16 @@ class Zero(_Stepping):
                  parameters_as_bucket_view: bool = False,
                  moved: collections.abc.Callable[[int, typing.Any], None] | None = None,
                  threads: int = 0, parts: Parts | None = None, master: str | None = None,
-                 state_dtype: str | None = None, seed: int = 0, u8_from: int = 0, **values):
+                 state_dtype: str | None = None, seed: int = 0,
+                 average: float | dict | None = None, u8_from: int = 0, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
-        listed, handle, thrown = _Groups(model, groups), ctypes.c_void_p(), Thrown()
+        averaged, self._rules = _average(average), _Rules()
+        handle, thrown = ctypes.c_void_p(), Thrown()
+        given = self._rules.find(rule)
+        listed = _Groups(model, groups, self._rules)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
-        self._whole = _is_whole(rule)
+        self._whole, self._wholes = _is_whole(given), listed.wholes
         options = c.cz_zero_options(
             partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
             gradients=choice("gradients", "cz_gradients", "CZ_GRADIENTS_", gradients),
@@ -466,6 +533,7 @@ class Zero(_Stepping):
             overlap_gather=overlap_gather, threads=threads, ddp=ddp and ddp._ptr,
             parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view,
             master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed,
+            average=averaged and ctypes.pointer(averaged),
             u8_from=u8_from)
         if owners is not None:
             owners = list(owners)
@@ -482,15 +550,12 @@ class Zero(_Stepping):
                 if moved is not None:
                     thrown.guard(moved)(number, at(address, here.dtype, here.shape, here.keep))
             options.moved = type(options.moved)(tell)
-        given, table = _rule(rule)
         call(lib.cz_zero_create(ctypes.byref(handle), group._ptr, model._ptr, given,
                                 hypers(values), options))
         # These two are used when it ends, too.
-        self._own(handle, keep=(options.moved, table), group=group, needs=(group, model))
-        if isinstance(table, Table):
-            self._table = table
-            if ddp is not None:
-                ddp._tables.append(table)
+        self._own(handle, keep=(options.moved, self._rules), group=group, needs=(group, model))
+        if ddp is not None:
+            ddp._rules.append(self._rules)
         if (first := thrown.take()) is not None:
             raise first
 

@@ -9,7 +9,7 @@ from . import _arrays, _limits
 from . import _declarations as c
 from ._library import Handle, call, choice, hypers, lib, text
 from .model import Model
-from .optim import _rule
+from .optim import _Groups, _Rules
 from .rule import Rule, number_of_granule
 
 
@@ -33,24 +33,44 @@ class _Shapes(Handle):
                                        c.CZ_SHAPE_PARAM))
 
 
+class _Places:
+    """The places of parameters that are no model's: by name where names were given."""
+
+    def __init__(self, given):
+        self._names = list(given) if isinstance(given, dict) else []
+
+    def index(self, param):
+        if not isinstance(param, str):
+            return param
+        if param not in self._names:
+            raise KeyError(f"there is no parameter '{param}' among the shapes")
+        return self._names.index(param)
+
+
 def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
          rule: str | Rule = "adamw", *, unsharded: bool = False, partition: str = "elements", ddp: bool = False,
          overlap: str = "none", all_reduce: bool = False, parameters_as_bucket_view: bool = False,
          in_process: bool = False, parts: int = 0, granule: int | str | None = None, bucket_bytes: int = 0,
-         first_bucket_bytes: int = 0, segment_bytes: int = 0, **values) -> list[dict[str, int]]:
+         first_bucket_bytes: int = 0, segment_bytes: int = 0, groups: list[dict] | None = None,
+         average: bool = False,
+         **values) -> list[dict[str, int]]:
     """What each rank of a training needs.
 
     Args:
         shapes: a :class:`Model`; ``{name: ("f32", (rows, columns))}``; or the path of a checkpoint,
             a safetensors or PyTorch file, or a list of shapes.
         granule: of all parameters, as of :class:`Rule`.
+        groups: parameters with a rule of their own, ``[{"params": […], "rule": "sgd"}, …]``: by
+            names, or of a path by numbers.
+        average: moving averages of values, in the state.
         values: hyper-parameters that differ from the rule's defaults.
 
     Returns:
         A list of dictionaries, one per rank, of bytes: param_bytes, gradient_bytes, state_bytes,
         training_bytes (the most in a step), save_bytes, sent_bytes, … as in ``czero/plan.h``.
     """
-    found, table = _rule(rule)
+    rules = _Rules()
+    listed_groups = _Groups(shapes if isinstance(shapes, Model) else _Places(shapes), groups, rules)
     options = c.cz_plan_options(
         world_size=world_size, unsharded=unsharded, ddp=ddp, all_reduce=all_reduce,
         partition=choice("partition", "cz_partition", "CZ_PARTITION_", partition),
@@ -58,7 +78,8 @@ def plan(shapes: Model | dict | str | os.PathLike, world_size: int = 1,
         views=parameters_as_bucket_view, in_process=in_process, parts=parts,
         granule=number_of_granule(granule),
         bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes,
-        segment_bytes=segment_bytes, rule=found if table is None else ctypes.pointer(found))
+        segment_bytes=segment_bytes, rule=rules.find(rule), average=average,
+        groups=listed_groups.array if groups else None, group_count=listed_groups.count)
     listed = hypers(values)
     if values:
         options.hypers = listed

@@ -60,6 +60,11 @@
     void CZ_KERNEL(unpack_##sign)(int64_t count, const uint8_t *restrict codes,                    \
                                   const float *restrict scales, float *restrict values)
 
+/* Towards values, by a weight. */
+#define CZ_MOVING_AVERAGE(type)                                                                    \
+    void CZ_KERNEL(CZ_PASTE(moving_average, type))(double weight, int64_t count,                   \
+                                                   const void *values, void *averages)
+
 #define CZ_UPDATES(rule)                                                                           \
     CZ_UPDATE(rule, f32);                                                                          \
     CZ_UPDATE(rule, f64)
@@ -82,6 +87,8 @@ CZ_UPDATES(ademamix);
 CZ_UPDATES(schedule_free_sgd);
 CZ_UPDATES(schedule_free_adamw);
 CZ_UPDATES(adam_mini);
+CZ_UPDATES(muon_moves);
+CZ_UPDATES(muon);
 
 #define CZ_SUM_(name) bool CZ_KERNEL(name)(int64_t count, const void *values, cz__sum_block *block)
 #define CZ_SUM_KERNEL(terms, type) CZ_SUM_(CZ_PASTE(terms, type))
@@ -95,6 +102,15 @@ CZ_SUM_KERNEL(sum_squares, f64);
                           uint64_t print[2])
 
 CZ_PRINT_KERNEL;
+
+#define CZ_MATMUL(type) void CZ_KERNEL(CZ_PASTE(matmul, type))(const cz_matmul *product)
+
+#define CZ_MIRROR(type) void CZ_KERNEL(CZ_PASTE(mirror, type))(int64_t count, void *matrix)
+
+CZ_MATMUL(f32);
+CZ_MATMUL(f64);
+CZ_MIRROR(f32);
+CZ_MIRROR(f64);
 
 CZ_CONVERT(f32, f64);
 CZ_CONVERT(f32, f16);
@@ -117,6 +133,8 @@ CZ_PACK(signed);
 CZ_PACK(unsigned);
 CZ_UNPACK(signed);
 CZ_UNPACK(unsigned);
+CZ_MOVING_AVERAGE(f32);
+CZ_MOVING_AVERAGE(f64);
 
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \

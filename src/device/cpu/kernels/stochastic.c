@@ -65,8 +65,9 @@ CZ_BODY uint16_t bf16_by_chance(float value, uint32_t random)
 
 enum { F16_LIMIT = 0x477fe000 };
 
-/* Below 2^-14, where steps are 2^-24, as if it were between that and twice that: of what is farther
- * behind than there, 2^-37, is rounded to nearest first. */
+/* Below 2^-14, where halves are multiples of 2^-24, 2^-14 is added first: then values are
+ * rounded as those just above it. What is behind 2^-37, the last bit of an f32 there, is rounded to
+ * nearest by the addition. */
 CZ_BODY uint32_t f16_finite(uint32_t size, uint32_t random)
 {
     const uint32_t normal = 113u << 23, tiny = choose(size < normal, normal, 0);

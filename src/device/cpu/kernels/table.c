@@ -18,6 +18,7 @@
 
 #define STOCHASTIC(to) CZ_KERNEL(stochastic_##to)
 #define REFRESH(type) CZ_KERNEL(refresh_##type)
+#define MOVING_AVERAGE(type) CZ_KERNEL(moving_average_##type)
 #define SUM(kind, terms) [CZ__SUM_##kind] = CZ_KERNEL(sum_##terms)
 
 #define UPDATE(rule, type, dtype)                                                                  \
@@ -46,6 +47,8 @@ static const cz__update_entry updates[] = {
     UPDATES(schedule_free_sgd),
     UPDATES(schedule_free_adamw),
     UPDATES(adam_mini),
+    UPDATES(muon_moves),
+    UPDATES(muon),
     {NULL, CZ_F32, NULL},
 };
 
@@ -84,9 +87,16 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
         },
     .stochastic = {[CZ_F16] = STOCHASTIC(f16), [CZ_BF16] = STOCHASTIC(bf16)},
     .refresh = {[CZ_F16] = REFRESH(f16), [CZ_BF16] = REFRESH(bf16)},
-    .pack = {CZ_KERNEL(pack_unsigned), CZ_KERNEL(pack_signed)},
-             .unpack = {CZ_KERNEL(unpack_unsigned), CZ_KERNEL(unpack_signed)},
-                        .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32),
-                                SUM(SQUARES_F64, squares_f64)},
-                        .print = CZ_KERNEL(print), .updates = updates,
+    .average = {[CZ_F32] = MOVING_AVERAGE(f32), [CZ_F64] = MOVING_AVERAGE(f64)},
+    .pack = {
+        CZ_KERNEL(pack_unsigned), CZ_KERNEL(pack_signed)},
+        .unpack = {
+            CZ_KERNEL(unpack_unsigned), CZ_KERNEL(unpack_signed)},
+            .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32),
+                    SUM(SQUARES_F64, squares_f64)},
+            .print = CZ_KERNEL(print),
+                .matmul = {[CZ_F32] = CZ_KERNEL(matmul_f32), [CZ_F64] = CZ_KERNEL(matmul_f64)},
+                           .mirror = {
+                               [CZ_F32] = CZ_KERNEL(mirror_f32), [CZ_F64] = CZ_KERNEL(mirror_f64)},
+                               .updates = updates,
 };

@@ -93,7 +93,7 @@ static cz_status post(cz__endpoint *of, cz_transfer *transfer, bool send)
     }
     send_off(parcel);
     if (!cz__carrier_exists() && cz__mpi_enter()) {
-        (void)cz__mpi_start();
+        (void)cz__carrier_start_posted();
         cz__mpi_leave();
     }
     return CZ_OK;
@@ -124,7 +124,7 @@ static void finish(cz__endpoint *of, cz_transfer *transfer, bool whole)
         release_held(of);
 }
 
-static cz_status lost(const cz__endpoint *of, int rank)
+static cz_status fail_lost(const cz__endpoint *of, int rank)
 {
     const char *why = of->peers[rank].why;
     return cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", of->peers[rank].address,
@@ -143,13 +143,13 @@ static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)
         return CZ_OK;
     if (state == CZ__PARCEL_FAILED)
         return cz_fail(CZ_ERR_PEER, "%s", parcel->why);
-    return state == CZ__PARCEL_LOST ? lost(of, transfer->peer) : cz__mpi_check_end();
+    return state == CZ__PARCEL_LOST ? fail_lost(of, transfer->peer) : cz__mpi_check_end();
 }
 
 static cz_status present(void *endpoint, int rank)
 {
     const cz__endpoint *of = endpoint;
-    return atomic_load(&of->peers[rank].gone) ? lost(of, rank) : cz__mpi_check_end();
+    return atomic_load(&of->peers[rank].gone) ? fail_lost(of, rank) : cz__mpi_check_end();
 }
 
 static void unhold(cz__parcel *parcel)
@@ -192,37 +192,10 @@ static bool withdraw(void *endpoint, cz_transfer *transfer)
 
 /* ---- the group's end ---- */
 
-bool cz__endpoint_break(cz__endpoint *of, uint64_t sequence, cz_status status, const char *sentence)
-{
-    pthread_mutex_lock(&of->break_lock);
-    const bool counts = sequence < atomic_load(&of->broken_from);
-    if (counts) {
-        of->broken = status;
-        snprintf(of->sentence, sizeof of->sentence, "%s", sentence);
-        atomic_store(&of->broken_from, sequence);
-    }
-    pthread_mutex_unlock(&of->break_lock);
-    return counts;
-}
-
 static void break_group(void *endpoint, uint64_t sequence, cz_status status, const char *sentence)
 {
     if (cz__endpoint_break(endpoint, sequence, status, sentence))
         call_attention(endpoint);
-}
-
-cz_status cz__endpoint_broken(void *endpoint, uint64_t *sequence, char *sentence, size_t bytes)
-{
-    cz__endpoint *of = endpoint;
-    if (atomic_load(&of->broken_from) == UINT64_MAX)
-        return CZ_OK;
-    pthread_mutex_lock(&of->break_lock);
-    const cz_status status = of->broken;
-    *sequence = atomic_load(&of->broken_from);
-    if (sentence)
-        snprintf(sentence, bytes, "%s", of->sentence);
-    pthread_mutex_unlock(&of->break_lock);
-    return status;
 }
 
 static void announce(void *endpoint, uint64_t begun)
@@ -251,7 +224,7 @@ static void poll_once(void)
 {
     if (!cz__mpi_enter_if_free())
         return;
-    cz__mpi_attend();
+    cz__carrier_round_of_waiter();
     cz__mpi_leave();
 }
 
@@ -265,7 +238,7 @@ static void poll(void *endpoint)
     if (!cz__mpi_enter())
         return;
     const double until = cz__mpi_seconds() + SPIN;
-    while (!cz__mpi_round() && cz__requests_busy() > 0 && cz__mpi_seconds() < until)
+    while (!cz__carrier_round() && cz__requests_busy() > 0 && cz__mpi_seconds() < until)
         sched_yield();
     (void)cz__endpoints_changed();
     cz__mpi_leave();

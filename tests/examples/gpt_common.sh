@@ -1,8 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/examples/gpt_text.sh: sourced by tests of the main example. `text` becomes its option for a
-# text in the folder $work: none for the King James text, or one that can be learned as well: words
-# drawn from a few.
+# tests/examples/gpt_common.sh: sourced by tests of the main example. Makes the folder $work, which
+# goes at the end, and `text`, the example's option for a text in it: none for the King James text,
+# or one that can be learned as well: words drawn from a few.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset CZERO_RANKS
+
+fail() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
 text=
 if ! bible -f gen1:1 >"$work/verse" 2>&1; then
     echo "no King James text here: a generated one instead"
