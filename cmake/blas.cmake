@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # czero_find_blas(OUT): the target of a BLAS with the interface of cblas.h, which is in the folder
-# CZERO_CBLAS_INCLUDE ("": where compilers look anyway). None: an error, or with AUTO "".
+# CZERO_CBLAS_INCLUDE. None: an error, or with AUTO "".
 include(CheckSourceCompiles)
 
 function(czero_find_blas out)
@@ -24,6 +24,7 @@ function(czero_find_blas out)
     set(${out} "" PARENT_SCOPE)
     if(CZERO_HAVE_CBLAS)
         set(${out} BLAS::BLAS PARENT_SCOPE)
+        set(BLAS_LIBRARIES "${BLAS_LIBRARIES}" PARENT_SCOPE) # for czero.pc
     elseif(CZERO_BLAS STREQUAL "AUTO")
         message(STATUS "czero: matrix products by own loops, for want of a BLAS with cblas.h (libopenblas-dev)")
     else()

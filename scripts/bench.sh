@@ -11,7 +11,7 @@ programs=$1
 out=$2
 shift 2
 root=$(cd "$(dirname "$0")/.." && pwd)
-knows_quick=' bench_limits bench_collectives bench_step bench_rules bench_pass bench_parts collectives small step '
+knows_quick=' bench_limits bench_collectives bench_step bench_rules bench_pass bench_parts bench_muon collectives small step '
 mkdir -p "$out"
 CZ_BENCH_RESULTS=$(cd "$out" && pwd)/results.lines
 export CZ_BENCH_RESULTS

@@ -97,8 +97,8 @@ typedef struct cz_archive_tensor {
     /** Bytes of an element. Of a type with several elements to a byte it is 1, and `count` is
      *  bytes. */
     size_t element_size;
-    /** Of a generation: the first and the last rank whose parts have elements of it; -1: of another
-     *  form. */
+    /** Of a generation: the lowest and the highest rank whose parts have elements of it; -1: of
+     *  another form. */
     int32_t first_rank;
     int32_t last_rank;
 } cz_archive_tensor;

@@ -38,7 +38,8 @@ CZ_BEGIN_DECLS
  *  Quantization", arXiv:2110.02861.)
  *
  *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
- *  that need whole tensors get them as they are, state in the value's type. */
+ *  that need whole tensors get them as they are, state in the value's type, unless their table says
+ *  in_f32. */
 
 /** What stands beside a 16-bit value. */
 typedef enum cz_master {
@@ -233,8 +234,8 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
  *          ranks share (shared.h), no kernel for the type, 16 bits on a device or with a rule that
  *          cannot, or that updates whole tensors as they are beside one with kernels, an average on
- *          a device that cannot or with a rule that has a slot of that name, a rule table of another
- *          CZ_RULE_ABI.
+ *          a device that cannot or with a rule that has a slot of that name, a rule table of
+ *          another CZ_RULE_ABI.
  *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,

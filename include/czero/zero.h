@@ -24,10 +24,10 @@ CZ_BEGIN_DECLS
 typedef enum cz_partition {
     /** even cuts through the fixed layout: what two ranks own differs by one block of 64 bytes
      *  at most, so their state by 64 bytes for each element slot of the rule (Adam has two: 128
-     *  bytes). Where a rule or a parameter group has a granule, by one granule. Whole tensors whose
-     *  rule knows their cost go to ranks by that: the fullest has 1.05 times the mean at most,
-     *  where moving one, or exchanging two, can bring that about. Where nothing can be cut, and no
-     *  cost is known, this is CZ_PARTITION_GREEDY, on any number of ranks */
+     *  bytes). With granules (of the rule, of a group) by one of them, and by what they leave of
+     *  parameters that lie on nearly all ranks. Whole tensors whose rule knows their cost go by
+     *  that: the fullest rank has 1.05 times the mean, or moving one and exchanging two no longer
+     *  helps. Where nothing is cut and no cost is known: CZ_PARTITION_GREEDY */
     CZ_PARTITION_ELEMENTS = 0,
     /** whole parameters by the greedy rule, as PyTorch's ZeroRedundancyOptimizer: the largest
      *  first, each to the rank that has the fewest elements */

@@ -269,17 +269,26 @@ static cz_status refuse_place(const cz_archive *archive, const char *call, int64
                     archive->input.index.param_count + archive->input.index.buffer_count);
 }
 
-/* The ranks whose parts have elements of it. */
+static void reach_rank(cz_archive_tensor *tensor, int rank)
+{
+    tensor->first_rank = rank < tensor->first_rank ? rank : tensor->first_rank;
+    tensor->last_rank = rank > tensor->last_rank ? rank : tensor->last_rank;
+}
+
+/* The ranks whose parts have elements of it: what granules leave may be with any. */
 static void find_ranks(const cz__index *index, int64_t place, cz_archive_tensor *tensor)
 {
-    cz_span span;
+    cz_span last, before;
     const cz__stored *s = &index->stored[place];
     tensor->first_rank = tensor->last_rank = s->owner;
     if (s->owner >= 0 || !index->map)
         return;
     tensor->first_rank = tensor->last_rank = cz__shard_map_home(index->map, place);
-    if (s->count > 0 && cz__shard_map_locate(index->map, place, s->count - 1, &span))
-        tensor->last_rank = span.rank;
+    if (!cz__shard_map_locate(index->map, place, s->count - 1, &last))
+        return;
+    reach_rank(tensor, last.rank);
+    if (cz__shard_map_locate(index->map, place, last.begin - 1, &before))
+        reach_rank(tensor, before.rank);
 }
 
 cz_status cz_archive_get_tensor(const cz_archive *archive, int64_t place, cz_archive_tensor *tensor)

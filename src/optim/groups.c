@@ -218,6 +218,21 @@ static cz_status set_defaults(cz_optim *optim, const cz_hyper *hypers)
     return cz__rule_set_list(optim->rule, optim->defaults, hypers);
 }
 
+/* Does some group say that it has averages? */
+static cz_status look_for_averages(cz_optim *optim, const cz_optim_options *options)
+{
+    optim->has_averages = optim->average.kind;
+    for (int64_t k = 0; options->groups && k < options->group_count; k++) {
+        cz_param_group group;
+        cz_moving_average average;
+        CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, options->groups, k,
+                                        "optim"));
+        CZ_TRY(cz__optim_read_average(&average, group.average));
+        optim->has_averages = optim->has_averages || average.kind;
+    }
+    return CZ_OK;
+}
+
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options)
 {
@@ -231,6 +246,7 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
     if (!optim->groups)
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for %" PRId64 " parameter groups",
                         optim->group_count);
+    CZ_TRY(look_for_averages(optim, options));
     if (options->groups)
         CZ_TRY(fill_listed(optim, options));
     else

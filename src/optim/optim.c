@@ -149,21 +149,6 @@ static cz_status find_kernels(cz_optim *optim)
     return CZ_OK;
 }
 
-/* Does some group say that it has averages? */
-static cz_status look_for_averages(cz_optim *optim, const cz_optim_options *options)
-{
-    optim->has_averages = optim->average.kind;
-    for (int64_t k = 0; options->groups && k < options->group_count; k++) {
-        cz_param_group group;
-        cz_moving_average average;
-        CZ_TRY(cz__options_read_element(&group, &cz__param_group_options, options->groups, k,
-                                        "optim"));
-        CZ_TRY(cz__optim_read_average(&average, group.average));
-        optim->has_averages = optim->has_averages || average.kind;
-    }
-    return CZ_OK;
-}
-
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
@@ -254,7 +239,6 @@ static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
     optim->packed_from = options.u8_from > 0 ? options.u8_from : CZ__PACKED_FROM;
     optim->factor = 1;
     CZ_TRY(cz__optim_read_average(&optim->average, options.average));
-    CZ_TRY(look_for_averages(optim, &options));
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));

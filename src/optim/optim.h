@@ -102,8 +102,8 @@ bool cz__optim_averages(const cz_optim *optim, int64_t param);
 bool cz__optim_has_slot(const cz_optim *optim, int64_t param, const char *name);
 
 /* The e-th element slot of a parameter, its rule's and then those of masters and averages, and the
- * k-th scalar slot, "step" left out, its rule's and then the count of what was averaged; the name is
- * NULL where the rule has fewer. How many there are at most. */
+ * k-th scalar slot, "step" left out, its rule's and then the count of what was averaged; the name
+ * is NULL where the rule has fewer. How many there are at most. */
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int64_t param, int e);
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int64_t param, int k);
 int cz__optim_slot_count(const cz_optim *optim);

@@ -324,7 +324,7 @@ const cz_rule *cz__rule_muon(void)
     static const cz_rule rule = {
         CZ__RULE("muon", hypers, slots), .check = check,     .check_param = check_param,
         .slots_used = slots_used,        .prepare = prepare, .update_tensor = update_tensor,
-        .scratch_bytes = scratch_bytes,  .in_f32 = true,
+        .scratch_bytes = scratch_bytes,  .in_f32 = true,     .cost = cz__muon_cost,
     };
     return &rule;
 }

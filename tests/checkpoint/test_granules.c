@@ -138,6 +138,26 @@ TEST(the_index_says_where_granules_are_and_who_has_what_they_leave)
     json_decref(map);
 }
 
+/* What is left of a parameter may be with a rank before those that have its granules. */
+TEST(an_archive_says_which_ranks_have_a_parameter)
+{
+    leg l = {256, false, {0}};
+    cz_archive *archive;
+    assert_ranks_ok(5, run_leg, &l);
+    assert_ok(cz_archive_open(&archive, folder, CZ_NEWEST));
+    for (int64_t p = 0; p < GRANULE_PARAMS; p++) {
+        cz_archive_tensor tensor = CZ_ARCHIVE_TENSOR_INIT;
+        assert_ok(cz_archive_get_tensor(archive, p, &tensor));
+        assert_in_range(tensor.first_rank, 0, 4);
+        assert_in_range(tensor.last_rank, tensor.first_rank, 4);
+        if (granule_sizes[p] <= 256)
+            assert_int_equal(tensor.first_rank, tensor.last_rank);
+        float values[1021];
+        assert_ok(cz_archive_read(archive, p, "exp_avg", 0, granule_sizes[p], values));
+    }
+    cz_archive_destroy(&archive);
+}
+
 /* Nothing new where nothing is asked for: what was written before there were granules is written
  * now. */
 TEST(without_granules_the_index_is_as_it_was)

@@ -134,6 +134,12 @@ worlds='2 5 3'
 changing lamb-moved --parts 12 --rule lamb --lr 0.01
 same lamb lamb-moved
 
+# Matrices that have one owner each, beside AdamW in the same optimizer
+run muon --parts 12 --rule muon --ranks 1
+ended muon
+changing muon-moved --parts 12 --rule muon
+same muon muon-moved
+
 # refused WORDS OPTIONS…: ends, not with 0, and with a sentence that has WORDS
 refused() {
     words=$1

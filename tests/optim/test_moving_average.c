@@ -388,3 +388,52 @@ TEST(a_device_that_cannot)
                    "parameter 'a': device plain keeps no moving averages");
     cz_model_destroy(&m.model);
 }
+
+/* ---- groups with rules of their own ---- */
+
+/* The slots of averages and masters move when a rule with more slots comes. */
+TEST(a_wider_rule_comes_later)
+{
+    double n;
+    const cz_moving_average average = ema(0.75);
+    const int64_t first[] = {0, 1}, second[] = {2};
+    cz_param_group groups[2] = {CZ_PARAM_GROUP_INIT, CZ_PARAM_GROUP_INIT};
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_optim *optim;
+    groups[0].params = first;
+    groups[0].param_count = 2;
+    groups[1].params = second;
+    groups[1].param_count = 1;
+    groups[1].rule = cz_rule_nadam();
+    options.groups = groups;
+    options.group_count = 1;
+    options.average = &average;
+    mixed_create(&m, CZ_BF16, CZ_F32, CZ_F32);
+    assert_ok(cz_optim_create(&optim, m.model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), &options));
+    for (int step = 0; step < 4; step++) {
+        mixed_set_gradients(&m, step);
+        if (step == 2)
+            assert_ok(cz_optim_add_param_group(optim, &groups[1]));
+        assert_ok(cz_optim_step(optim, NULL, NULL));
+        for (int p = 0; p < MIXED_PARAMS - (step < 2); p++)
+            for (int64_t i = 0; i < mixed_counts[p]; i++) {
+                const void *master = NULL;
+                int64_t count;
+                float value = value_of(p, i);
+                if (cz_optim_state(optim, p, "master_param", i, &master, &count) == CZ_OK && master)
+                    value = *(const float *)master;
+                if (step == (p == 2 ? 2 : 0))
+                    plain[p][i] = value;
+                else
+                    plain[p][i] = plain[p][i] + 0.25f * (value - plain[p][i]);
+                assert_true(average_of(optim, p, i) == plain[p][i]);
+            }
+    }
+    look(optim);
+    assert_ok(cz_optim_scalar(optim, 2, "n_averaged", &n));
+    assert_true(n == 2);
+    assert_ok(cz_optim_scalar(optim, 0, "n_averaged", &n));
+    assert_true(n == 4);
+    cz_optim_destroy(&optim);
+    mixed_destroy(&m);
+}

@@ -59,6 +59,19 @@ TEST(every_way_of_stepping)
     }
 }
 
+/* Cut at blocks, or not at all. */
+TEST(granules_in_every_way_of_stepping)
+{
+    static const int64_t granules[] = {3, 256, CZ_GRANULE_WHOLE};
+    for (int way = 0; way < WAYS; way++) {
+        part_trial t = plain_part_trial((stepping)way, 7);
+        cz_rule rule = *cz_rule_adamw();
+        rule.granule = granules[way % 3];
+        t.rule = &rule;
+        try_on(&t, ALL, 0);
+    }
+}
+
 TEST(large_parameters_and_small_segments)
 {
     for (int way = 0; way < WAYS; way++) {

@@ -71,11 +71,12 @@ void cz_sum_add(cz_sum *sum, int64_t count, const double *terms)
 /* 16-bit values become f32, a block at a time. */
 static void add_narrow(cz_dtype dtype, int64_t count, const uint16_t *values, cz_sum *sum)
 {
+    const cz__cpu_kernels *kernels = cz__cpu_kernels_chosen();
     float wide[CZ__SUM_TERMS];
     for (int64_t begin = 0; begin < count; begin += CZ__SUM_TERMS) {
         const int64_t left = count - begin, k = left < CZ__SUM_TERMS ? left : CZ__SUM_TERMS;
-        (void)cz_device_cpu()->convert(NULL, CZ_F32, wide, dtype, values + begin, k);
-        cz__cpu_add_terms(cz__cpu_kernels_chosen(), CZ__SUM_SQUARES_F32, k, wide, sum);
+        kernels->convert[dtype][CZ_F32](k, values + begin, wide);
+        cz__cpu_add_terms(kernels, CZ__SUM_SQUARES_F32, k, wide, sum);
     }
 }
 

@@ -6,7 +6,7 @@
 #define ROWS ((int64_t)(BYTES_OF_A / DEPTH / sizeof(REAL)))
 #define COLUMNS ((int64_t)(BYTES_OF_B / DEPTH / sizeof(REAL)))
 
-typedef REAL VEC __attribute__((vector_size(VECTOR)));
+typedef REAL VEC __attribute__((vector_size(VECTOR), may_alias));
 
 /* The rows of a or the columns of b, `count` of them and `depth` elements of each, into panels of
  * `width` side by side; the last panel is filled up with zeros. In memory one is `next` elements
@@ -56,8 +56,8 @@ CZ_BODY void CZ_TYPED(put_tile)(const REAL *restrict tile, int64_t rows, int64_t
 {
     for (int64_t i = 0; i < rows; i++, tile += NR) {
         REAL *to = c + i * stride;
-        const REAL *from = addend + i * stride;
-        if (addend)
+        const REAL *from = addend ? addend + i * stride : NULL;
+        if (from)
             CZ_INDEPENDENT
         for (int64_t j = 0; j < columns; j++)
             to[j] = beta * from[j] + alpha * tile[j];
