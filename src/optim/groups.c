@@ -149,7 +149,7 @@ cz_status cz__optim_settle_types(cz_optim *optim)
         cz__optim_group *group = &optim->groups[k];
         if (!group->state_dtype)
             group->state_dtype = optim->dtype;
-        if (group->state_dtype == CZ_U8 && optim->dtype == CZ_F32 && !group->rule->update_tensor)
+        if (group->state_dtype == CZ_U8 && optim->dtype == CZ_F32)
             CZ_TRY(cz__optim_settle_packed(optim, k));
         const bool may_narrow = optim->dtype == CZ_F32 && !cz__rule_takes_16_bits(group->rule);
         const bool narrow = may_narrow && group->state_dtype == CZ_BF16;

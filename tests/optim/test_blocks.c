@@ -315,6 +315,7 @@ TEST(what_cannot_be_is_refused_with_a_sentence)
     expect_refusal("adagrad", &options, CZ_ERR_ARGUMENT,
                    "is u8, and rule adagrad has no state that is kept in 8 bits: adam, adamw, lion "
                    "and sgd have");
+    expect_refusal("muon", &options, CZ_ERR_ARGUMENT, "is u8, and rule muon has no state that");
     options.u8_from = -1;
     expect_refusal("adamw", &options, CZ_ERR_ARGUMENT, "u8_from");
     close_side(&twin);
