@@ -27,10 +27,12 @@ typedef struct variant {
 
 static const variant variants[] = {
     {"f32", CZ_F32, CZ_F32, CZ_F32, CZ_MASTER_NONE},
+    {"f32_u8_moments", CZ_F32, CZ_F32, CZ_U8, CZ_MASTER_NONE},
     {"bf16", CZ_BF16, CZ_BF16, CZ_F32, CZ_MASTER_COPY},
     {"f16", CZ_F16, CZ_F16, CZ_F32, CZ_MASTER_COPY},
     {"bf16_f32_gradients", CZ_BF16, CZ_F32, CZ_F32, CZ_MASTER_COPY},
     {"bf16_bf16_moments", CZ_BF16, CZ_BF16, CZ_BF16, CZ_MASTER_COPY},
+    {"bf16_u8_moments", CZ_BF16, CZ_BF16, CZ_U8, CZ_MASTER_COPY},
     {"bf16_no_master", CZ_BF16, CZ_BF16, CZ_F32, CZ_MASTER_NONE},
     {"f16_no_master", CZ_F16, CZ_F16, CZ_F32, CZ_MASTER_NONE},
     {"bf16_no_master_bf16_moments", CZ_BF16, CZ_BF16, CZ_BF16, CZ_MASTER_NONE},
@@ -48,7 +50,7 @@ typedef struct run {
     int parts;
 } run;
 
-#define BLOCK 16 /* elements: 4 lanes of f32, 2 of 16 bits */
+#define BLOCK 16 /* elements: as many lanes as an element has bytes */
 
 static inline __attribute__((always_inline)) void mix_blocks(int64_t begin, int64_t end,
                                                              lanes *restrict g, size_t g_lanes,
@@ -80,16 +82,17 @@ static void mix_part(void *context, int part)
     const int64_t blocks = COUNT / BLOCK, begin = blocks * part / r->parts;
     const int64_t end = blocks * (part + 1) / r->parts;
 #define MIX(g, a, b, d)                                                                            \
-    if (m->gradient_size == 2 * (g) && m->sizes[0] == 2 * (a) && m->sizes[1] == 2 * (b) &&         \
-        m->sizes[3] == 2 * (d))                                                                    \
-    mix_blocks(begin, end, m->gradient, 2 * (g), m->written[0], 2 * (a), m->written[1], 2 * (b),   \
-               m->written[2], 2 * (b), m->written[3], 2 * (d))
+    if (m->gradient_size == (g) && m->sizes[0] == (a) && m->sizes[1] == (b) && m->sizes[3] == (d)) \
+    mix_blocks(begin, end, m->gradient, g, m->written[0], a, m->written[1], b, m->written[2], b,   \
+               m->written[3], d)
+    MIX(4, 4, 4, 0);
+    MIX(4, 4, 1, 0);
+    MIX(2, 2, 4, 4);
+    MIX(4, 2, 4, 4);
+    MIX(2, 2, 2, 4);
+    MIX(2, 2, 1, 4);
+    MIX(2, 2, 4, 0);
     MIX(2, 2, 2, 0);
-    MIX(1, 1, 2, 2);
-    MIX(2, 1, 2, 2);
-    MIX(1, 1, 1, 2);
-    MIX(1, 1, 2, 0);
-    MIX(1, 1, 1, 0);
 }
 
 static void *memory_of(size_t bytes)

@@ -23,9 +23,11 @@ row() { # WORDS OPTIONS…
 printf '| values and gradients, state | bytes a parameter | step | loss after %s steps |\n' "$steps"
 printf '|---|---|---|---|\n'
 row 'f32'
+row 'f32, moments in 8 bits' --bits 8
 row 'bf16, masters' --dtype bf16
 row 'f16, masters' --dtype f16
-row 'bf16, masters, moments in bf16' --dtype bf16 --bf16-state
+row 'bf16, masters, moments in bf16' --dtype bf16 --bits 16
+row 'bf16, masters, moments in 8 bits' --dtype bf16 --bits 8
 row 'bf16, no masters' --dtype bf16 --no-master
 row 'f16, no masters' --dtype f16 --no-master
-row 'bf16, no masters, moments in bf16' --dtype bf16 --no-master --bf16-state
+row 'bf16, no masters, moments in bf16' --dtype bf16 --no-master --bits 16

@@ -136,6 +136,7 @@ module czero_optim
         integer(c_int) :: state_dtype = 0
         integer(c_int64_t) :: seed = 0
         type(c_ptr) :: average = c_null_ptr
+        integer(c_int64_t) :: u8_from = 0
     end type
 
     type, bind(C) :: optim_info

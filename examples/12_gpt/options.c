@@ -48,7 +48,7 @@ enum {
     KEY_CHECK_PARTS,
     KEY_DTYPE,
     KEY_NO_MASTER,
-    KEY_BF16_STATE,
+    KEY_BITS,
     KEY_LOSS_SCALE,
     KEY_EMA
 };
@@ -96,7 +96,10 @@ static const struct argp_option table[] = {
      "Values and gradients: f32, bf16 or f16; the model computes in f32 [f32]", 3},
     {"no-master", KEY_NO_MASTER, NULL, 0,
      "Values of 16 bits without f32 copies in the optimizer: they are rounded by chance", 3},
-    {"bf16-state", KEY_BF16_STATE, NULL, 0, "Moments in bf16, rounded by chance", 3},
+    {"bits", KEY_BITS, "N", 0,
+     "Of an element of the moments: 32; 16: bf16, rounded by chance; 8: codes and a scale for each "
+     "block of 256, of tensors with 4096 elements and more (docs/precision.md) [32]",
+     3},
     {"ema", KEY_EMA, "DECAY", 0,
      "Keep moving averages of values with this decay, such as 0.999, less at first; they are "
      "validated, and write the text",
@@ -167,6 +170,15 @@ static cz_dtype dtype(struct argp_state *state, const char *arg)
         if (strcmp(arg, cz_dtype_name(types[i])) == 0)
             return types[i];
     argp_error(state, "dtype '%s', allowed are f32, bf16 and f16", arg);
+    return CZ_F32;
+}
+
+static cz_dtype moments(struct argp_state *state, const char *bits)
+{
+    if (strcmp(bits, "8") == 0 || strcmp(bits, "16") == 0)
+        return bits[0] == '8' ? CZ_U8 : CZ_BF16;
+    if (strcmp(bits, "32") != 0)
+        argp_error(state, "bits '%s', allowed are 32, 16 and 8", bits);
     return CZ_F32;
 }
 
@@ -375,8 +387,8 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_NO_MASTER:
         o->no_master = true;
         break;
-    case KEY_BF16_STATE:
-        o->bf16_state = true;
+    case KEY_BITS:
+        o->state = moments(state, arg);
         break;
     case KEY_EMA:
         o->ema = argument_number(state, "ema", arg, 0);
@@ -501,6 +513,7 @@ void options_parse(options *o, int argc, char **argv)
         .beta1 = 0.9,
         .beta2 = 0.99,
         .dtype = CZ_F32,
+        .state = CZ_F32,
         .seed = 1,
         .compress_after = -1, /* to be chosen when all is read */
         .powersgd_rank = 1,

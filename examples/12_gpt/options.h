@@ -28,7 +28,7 @@ typedef struct options {
     bool share;        /* parameters are held once for all ranks */
     cz_dtype dtype;    /* of values and gradients */
     bool no_master;    /* 16-bit values without f32 copies, rounded by chance; and… */
-    bool bf16_state;   /* …moments in bf16 */
+    cz_dtype state;    /* …the type of moments */
     double ema;        /* the decay of moving averages of values, which are validated; 0: none */
     double loss_scale; /* gradients are multiplied by it on their way to a step; 0: by nothing */
     bool loss_scale_adapts; /* it grows, and backs off where a gradient is not finite */

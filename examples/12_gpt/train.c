@@ -270,12 +270,18 @@ static cz_status run_steps(trainer *t)
     return CZ_OK;
 }
 
-/* Two moments, a master and an average, of each element. */
+/* Two moments of each element, a master and an average. */
 static int64_t state_bytes(const trainer *t)
 {
     const options *o = &t->options;
-    return 2 * (o->bf16_state ? 2 : 4) + (o->dtype != CZ_F32 && !o->no_master ? 4 : 0) +
-           (o->ema > 0 ? 4 : 0);
+    int64_t moments = t->elements * (o->state == CZ_BF16 ? 2 : 4);
+    int count = 0;
+    const gpt_parameter *list = gpt_parameters(t->gpt, &count);
+    for (int p = 0; p < count && o->state == CZ_U8; p++)
+        if (list[p].count >= 4096)
+            moments += (list[p].count + 255) / 256 * 4 - 3 * list[p].count;
+    return 2 * moments + (o->dtype != CZ_F32 && !o->no_master ? 4 * t->elements : 0) +
+           (o->ema > 0 ? 4 * t->elements : 0);
 }
 
 /* Everyone's state bytes, and what the whole state would be. */
@@ -298,7 +304,7 @@ static cz_status finish(trainer *t, double val_loss)
     if (status == CZ_OK && t->report) {
         const memory_use memory = {.ranks = t->size,
                                    .state_bytes = all,
-                                   .state_bytes_unsharded = t->elements * state_bytes(t),
+                                   .state_bytes_unsharded = state_bytes(t),
                                    .parameter_bytes = t->elements * size,
                                    .gradient_bytes = t->elements * size,
                                    .parts_bytes = (int64_t)parts.kept_bytes};

@@ -204,7 +204,7 @@ static cz_status create_optimizer(trainer *t)
         groups[g] = (cz_param_group)CZ_PARAM_GROUP_INIT;
         groups[g].params = params + g * count;
         groups[g].master = o->no_master ? CZ_MASTER_NONE : CZ_MASTER_COPY;
-        groups[g].state_dtype = o->bf16_state ? CZ_BF16 : CZ_F32;
+        groups[g].state_dtype = o->state;
     }
     groups[MATRICES].hypers = decay;
     groups[OF_BLOCKS].hypers = block_hypers;

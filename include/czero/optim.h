@@ -28,6 +28,15 @@ CZ_BEGIN_DECLS
  *  the option `seed`, the name of the parameter, its step count, the slot and the element: no cut,
  *  number of ranks or of threads, and no processor changes a bit.
  *
+ *  CZ_U8 keeps moments of Adam, AdamW and Lion and the momentum of SGD in 8 bits: a code for each
+ *  element, and an f32 scale for each block of 256 elements of the parameter, from its first on. A
+ *  block becomes f32, is updated, and is rounded to the nearest codes, while it is in a cache: its
+ *  largest element is kept as it is, smaller ones to some hundredths, down to a millionth of it. A
+ *  block in which something is not finite is NaN. Dictionaries and files have the f32 numbers that
+ *  codes stand for; loaded, these become the same codes. Parameters are cut between blocks only. In
+ *  the host's memory. (Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise
+ *  Quantization", arXiv:2110.02861.)
+ *
  *  All of it is for rules with kernels, in memory of devices that can convert so (the CPU's). Rules
  *  that need whole tensors get them as they are, state in the value's type, unless their table says
  *  in_f32. */
@@ -83,8 +92,8 @@ typedef struct cz_param_group {
     int64_t param_count;
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
     cz_master master;       /**< of 16-bit values; others have none */
-    /** Of element slots, masters apart: CZ_F32, or CZ_BF16, where values are not f64. 0: what the
-     *  optimizer's option says. */
+    /** Of element slots, masters apart: CZ_F32, or, where values are not f64, CZ_BF16 or CZ_U8: see
+     *  above. 0: what the optimizer's option says. */
     cz_dtype state_dtype;
     /** How these are updated; borrowed as the optimizer's own, which NULL stands for. With another
      *  one `hypers` is what differs from the defaults of that rule: values that the optimizer was
@@ -198,10 +207,12 @@ typedef struct cz_optim_options {
     cz_dtype state_dtype;             /**< the same; 0: f32 (f64 where values are) */
     uint64_t seed;                    /**< of rounding by chance */
     const cz_moving_average *average; /**< of groups that say nothing else; NULL: none. Copied. */
+    /** Of CZ_U8: parameters of fewer elements have their state in f32. 0: 4096 */
+    int64_t u8_from;
 } cz_optim_options;
 #define CZ_OPTIM_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, NULL           \
+        sizeof(cz_optim_options), NULL, 0, 0, 0, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, NULL, 0        \
     }
 CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
 

@@ -120,11 +120,13 @@ typedef struct cz_zero_options {
     cz_dtype state_dtype;
     uint64_t seed;
     const cz_moving_average *average;
+    int64_t u8_from;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0, NULL \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL, CZ_MASTER_DEFAULT, (cz_dtype)0, 0,      \
+            NULL, 0                                                                                \
     }
 CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 

@@ -303,7 +303,9 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool s
     } else if (checkpoint->optim) {
         progress = cz__optim_progress(checkpoint->optim);
     }
-    const cz_status built = build_index(checkpoint, &progress, index);
+    cz_status built = build_index(checkpoint, &progress, index);
+    if (built == CZ_OK && state && checkpoint->optim)
+        built = cz__optim_unpack(checkpoint->optim);
     cz__zero_progress_clear(&shared);
     const cz_status status = cz__agree_on(checkpoint->group, call, describe_contents,
                                           &(compared){index, state}, built, &room);

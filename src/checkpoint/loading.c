@@ -13,6 +13,8 @@
 
 void cz__loading_clear(cz__loading *l)
 {
+    if (l->checkpoint->optim)
+        cz__optim_drop_unpacked(l->checkpoint->optim);
     cz__load_destroy(&l->state); /* before the dictionary, which it borrows */
     cz_state_dict_destroy(&l->adapted);
     cz_state_dict_destroy(&l->common);

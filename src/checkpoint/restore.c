@@ -155,6 +155,8 @@ cz_status cz__restore_prepare(cz__loading *l)
                                true));
     if (l->comparison.state)
         CZ_TRY(note_averages(l));
+    if (l->comparison.state)
+        CZ_TRY(cz__optim_unpack(c->optim));
     return l->placement.views ? cz__windows_reach(l) : read_own(l, reach);
 }
 
@@ -337,6 +339,8 @@ cz_status cz__restore(cz__loading *l)
     status = cz__agree(l->checkpoint->group, status, s.places, &s.shares, "checkpoint: restore");
     if (!status)
         status = change_all(l, whole, &s);
+    if (l->state)
+        cz__optim_pack(l->checkpoint->optim);
     cz__shard_map_destroy(&whole);
     cz__reserve_destroy(&s.transfers);
     cz__windows_destroy(&s.windows);

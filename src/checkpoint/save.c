@@ -258,6 +258,8 @@ static cz_status save_agreed(request *r)
         goto done;
     status = write_now_or_later(r, package);
 done:
+    if (c->optim)
+        cz__optim_drop_unpacked(c->optim);
     cz__index_clear(&index);
     return status;
 }

@@ -149,6 +149,8 @@ cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
         cz__text_cut(&checkpoint->notes, 0);
         status = export(&e);
     }
+    if (checkpoint->optim)
+        cz__optim_drop_unpacked(checkpoint->optim);
     cz__exporting_clear(&e);
     return status;
 }

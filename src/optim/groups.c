@@ -149,6 +149,8 @@ cz_status cz__optim_settle_types(cz_optim *optim)
         cz__optim_group *group = &optim->groups[k];
         if (!group->state_dtype)
             group->state_dtype = optim->dtype;
+        if (group->state_dtype == CZ_U8 && optim->dtype == CZ_F32)
+            CZ_TRY(cz__optim_settle_packed(optim, k));
         const bool may_narrow = optim->dtype == CZ_F32 && !cz__rule_takes_16_bits(group->rule);
         const bool narrow = may_narrow && group->state_dtype == CZ_BF16;
         if (group->state_dtype != optim->dtype && !narrow)
@@ -156,7 +158,7 @@ cz_status cz__optim_settle_types(cz_optim *optim)
                             "optim: state_dtype of parameter group %" PRId64
                             " is %s, wanted is %s%s",
                             k, cz_dtype_name(group->state_dtype), cz_dtype_name(optim->dtype),
-                            may_narrow ? " or bf16" : "");
+                            may_narrow ? ", bf16 or u8" : "");
     }
     return CZ_OK;
 }
@@ -322,9 +324,16 @@ void cz__optim_groups_changed(cz_optim *optim)
 uint64_t cz__optim_types_print(const cz_optim *optim, int64_t param_group, uint64_t before)
 {
     const cz__optim_group *group = &optim->groups[param_group];
-    const int64_t types[] = {group->has_masters,   group->state_dtype,  (int64_t)optim->seed,
-                             group->granule,       group->average.kind, group->average.warm_up,
-                             group->average.start, group->average.every};
+    const int64_t types[] = {group->has_masters,
+                             group->state_dtype,
+                             (int64_t)optim->seed,
+                             (int64_t)group->packed,
+                             group->packed ? optim->packed_from : 0,
+                             group->granule,
+                             group->average.kind,
+                             group->average.warm_up,
+                             group->average.start,
+                             group->average.every};
     const uint64_t print = cz__fingerprint(before, types, sizeof types);
     return cz__fingerprint(print, group->rule->name, strlen(group->rule->name));
 }
@@ -359,15 +368,17 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
     return param >= 0 && param < optim->param_count ? optim->group_of[param] : -1;
 }
 
-/* What the rule of a parameter's group needs, and the group beyond that. */
+/* What the rule of a parameter's group needs, and the group and its state beyond that. */
 int64_t cz__optim_granule(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz__model_value(optim->model, param);
     const int64_t group = cz__optim_group_of(optim, param);
     if (group < 0)
         return 1;
-    return cz__granule_of_both(cz__rule_granule(optim->groups[group].rule, value),
-                               cz__granule(optim->groups[group].granule, value), value);
+    const int64_t asked =
+        cz__granule_of_both(cz__rule_granule(optim->groups[group].rule, value),
+                            cz__granule(optim->groups[group].granule, value), value);
+    return cz__granule_of_both(asked, cz__optim_block(optim, param), value);
 }
 
 cz_status cz__optim_cost(const cz_optim *optim, int64_t param, double *cost)
@@ -718,7 +729,11 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
         cz__describe_word(d, &(cz__subject){"master", "parameter group", g, NULL, "is"}, masters,
                           optim->groups[g].has_masters);
         cz__describe_number(d, &(cz__subject){"state_dtype", "parameter group", g, NULL, "is"},
-                            CZ__FIELD_DTYPE, optim->groups[g].state_dtype);
+                            CZ__FIELD_DTYPE,
+                            optim->groups[g].packed ? CZ_U8 : optim->groups[g].state_dtype);
+        if (optim->groups[g].packed)
+            cz__describe_number(d, &(cz__subject){"u8_from", "parameter group", g, NULL, "is"},
+                                CZ__FIELD_NUMBER, optim->packed_from);
         cz__describe_number(d, &(cz__subject){"granule", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, optim->groups[g].granule);
         describe_average(d, &optim->groups[g].average, g);

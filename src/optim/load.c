@@ -551,6 +551,30 @@ static void take_elements(const cz_device *device, cz_dtype dtype, char *to, con
     }
 }
 
+/* The same to 8 bits. */
+static void take_packed(const cz_optim *optim, int64_t place, int slot, const cz_tensor *from)
+{
+    const cz__local_span *span = &optim->shard.spans[place];
+    float block[4 * CZ__BLOCK];
+    const int64_t room = 4 * CZ__BLOCK;
+    for (int64_t at = span->begin; at < span->end; at += room) {
+        const int64_t count = span->end - at < room ? span->end - at : room;
+        cz__convert(CZ_F32, block, from->dtype,
+                    (const char *)from->data + (size_t)at * cz_dtype_size(from->dtype), count);
+        cz__optim_write_packed(optim, place, slot, at - span->begin, count, block);
+    }
+}
+
+static void zero_slot(const cz_optim *optim, int64_t place, int slot)
+{
+    const cz__local_span *span = &optim->shard.spans[place];
+    const int64_t count = span->end - span->begin;
+    const size_t bytes = cz__optim_is_packed(optim, span->param, slot)
+                             ? cz__packed_bytes(count)
+                             : (size_t)count * cz__optim_slot_size(optim, span->param, slot);
+    (void)optim->device->zero(NULL, optim->shard.slots[place * optim->slot_count + slot], bytes);
+}
+
 /* Slots that the dictionary does not have are as if they had never been used. */
 static void take_slots(cz__load *load, int64_t place)
 {
@@ -567,11 +591,13 @@ static void take_slots(cz__load *load, int64_t place)
             if (param->slots >> e & 1u) {
                 (void)cz_state_dict_get_tensor(
                     param->entry, cz__optim_element_slot(optim, span->param, e).name, &tensor);
-                take_elements(span->device, cz__optim_slot_dtype(optim, span->param, e), slot,
-                              &tensor, span->begin, span->end);
+                if (cz__optim_is_packed(optim, span->param, e))
+                    take_packed(optim, place, e, &tensor);
+                else
+                    take_elements(span->device, cz__optim_slot_dtype(optim, span->param, e), slot,
+                                  &tensor, span->begin, span->end);
             } else if (span->slots >> e & 1u) {
-                (void)optim->device->zero(NULL, slot,
-                                          count * cz__optim_slot_size(optim, span->param, e));
+                zero_slot(optim, place, e);
             }
         }
     }
@@ -597,6 +623,7 @@ void cz__load_commit(cz__load *load)
         take_group(optim, &optim->groups[g], &load->groups[g]);
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         take_slots(load, s);
+    cz__shard_read_again(optim, &optim->shard);
     for (int64_t p = 0; p < optim->param_count; p++) {
         take_value(load, p);
         if (optim->shard.first_span[p] < 0 || load->params[p].kept)

@@ -29,6 +29,25 @@ static void *widen(const cz_device *device, cz_dtype dtype, void *from, int64_t 
     return row;
 }
 
+/* What is here of a slot: elements of a type, or codes, for which `scales` are. NULL: it is not in
+ * use. */
+typedef struct slot_memory {
+    void *at;
+    float *scales;
+    bool is_signed;
+} slot_memory;
+
+/* In f32. */
+static void *widen_slot(const cz_device *device, cz_dtype dtype, const slot_memory *slot,
+                        int64_t count, rows *r)
+{
+    if (!slot->scales)
+        return slot->at ? widen(device, dtype, slot->at, count, r) : NULL;
+    float *row = take_row(r);
+    cz__unpack(slot->is_signed, count, slot->at, slot->scales, row);
+    return row;
+}
+
 /* The gradient, multiplied by what it is to be multiplied by. */
 static const void *widen_gradient(const cz_device *device, const cz__piece *piece, const void *from,
                                   int64_t count, rows *r)
@@ -104,6 +123,18 @@ typedef struct mixed_piece {
     cz_sum *sums;                       /* NULL, or for the rule's first pass */
 } mixed_piece;
 
+/* From that element on, with which a block begins where there are codes. */
+static slot_memory slot_at(const mixed_piece *m, int slot, int64_t first)
+{
+    const cz__optim_group *group = &m->optim->groups[m->optim->shard.spans[m->piece->place].group];
+    char *at = m->memory->slots[slot];
+    float *scales = m->memory->scales[slot];
+    const size_t size = scales ? sizeof(uint8_t) : m->state_size;
+    return (slot_memory){.at = at ? at + (size_t)first * size : NULL,
+                         .scales = scales ? scales + first / CZ__BLOCK : NULL,
+                         .is_signed = group->with_sign >> slot & 1u};
+}
+
 /* `first` of the piece, `count` elements. */
 static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
 {
@@ -114,7 +145,8 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
     rows rows_left = m->rows;
     char *value = m->memory->value + (size_t)first * m->size;
     float *master = optim->master_slot < 0 ? NULL : m->memory->slots[optim->master_slot];
-    void *slots[CZ__RULE_SLOTS], *wide[CZ__RULE_SLOTS], *param;
+    slot_memory slots[CZ__RULE_SLOTS];
+    void *wide[CZ__RULE_SLOTS], *param;
     const void *gradient =
         widen_gradient(device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size,
                        count, &rows_left);
@@ -125,9 +157,8 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
         param = widen(device, m->dtype, value, count, &rows_left);
     }
     for (int e = 0; e < m->rule_slots; e++) {
-        char *slot = m->memory->slots[e];
-        slots[e] = slot ? slot + (size_t)first * m->state_size : NULL;
-        wide[e] = slot ? widen(device, m->state, slots[e], count, &rows_left) : NULL;
+        slots[e] = slot_at(m, e, first);
+        wide[e] = widen_slot(device, m->state, &slots[e], count, &rows_left);
     }
     if (m->sums)
         m->use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
@@ -138,7 +169,10 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
     else
         m->use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
     for (int e = 0; e < m->rule_slots; e++)
-        bring_back(device, m->state, slots[e], wide[e], count, m->keys[e], place);
+        if (slots[e].scales)
+            cz__pack(slots[e].is_signed, count, wide[e], slots[e].at, slots[e].scales);
+        else
+            bring_back(device, m->state, slots[e].at, wide[e], count, m->keys[e], place);
     if (m->sums)
         return;
     if (master)

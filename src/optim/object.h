@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/kernel_threads.h"
+#include "device/blocks.h"
 #include "optim/optim.h"
 #include "rule/rule.h"
 #include "tensor/model.h"
@@ -27,7 +28,10 @@ typedef struct cz__optim_group {
     int64_t param_count;
     cz_dtype state_dtype; /* of its element slots, masters apart */
     bool has_masters;     /* its 16-bit values */
-    int64_t granule;      /* what it asks for beyond the rule's */
+    /* Of 8 bits: bit e: element slot e is, of parameters that are large enough; and its values may
+     * be below zero. Others are of state_dtype. */
+    unsigned packed, with_sign;
+    int64_t granule; /* what it asks for beyond the rule's */
     cz_moving_average average;
     double *hypers;    /* owned, in the order of the rule's specs */
     cz__extra *extras; /* owned; hyper-parameters that were added */
@@ -91,6 +95,9 @@ typedef struct cz__optim_shard {
     cz__arena *scratch;
     bool in_parts; /* spans may be updated by several threads */
     int parts;     /* so many have scratch memory */
+    /* Owned, a row for each span, NULL: there is none; in f32 what is here in 8 bits, while
+     * somebody reads or writes it by address. */
+    float **unpacked;
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;
 
@@ -105,6 +112,7 @@ struct cz_optim {
     cz_dtype dtype;   /* in which kernels compute; of whole tensors: the values' */
     cz_master master; /* of groups that say nothing else, as the next two */
     cz_dtype state_dtype;
+    int64_t packed_from; /* elements of a parameter whose state may be in 8 bits */
     cz_moving_average average;
     uint64_t seed;
     bool is_mixed;     /* some value, gradient or state is of another type than `dtype` */
@@ -261,6 +269,35 @@ static inline unsigned cz__optim_added_bits(const cz_optim *optim)
     return cz__optim_master_bit(optim) | cz__optim_average_bit(optim);
 }
 
+/* ---- blocks.c: state in 8 bits ---- */
+
+/* Elements of a parameter from which on its state is, where nothing else is said. */
+#define CZ__PACKED_FROM 4096
+/* A slot of a span: the scales of its blocks, then a code for each element. */
+size_t cz__packed_bytes(int64_t count);
+typedef struct cz__packed {
+    float *scales;
+    uint8_t *codes;
+} cz__packed;
+/* From an element of the span on, with which a block begins. */
+cz__packed cz__optim_packed(const cz_optim *optim, const cz__optim_shard *shard, int64_t place,
+                            int slot, int64_t first);
+void cz__optim_read_packed(const cz_optim *optim, int64_t place, int slot, int64_t first,
+                           int64_t count, float *values);
+void cz__optim_write_packed(const cz_optim *optim, int64_t place, int slot, int64_t first,
+                            int64_t count, const float *values);
+/* Of a group that wants it: which slots? CZ_ERR_ARGUMENT: there are none. */
+cz_status cz__optim_settle_packed(const cz_optim *optim, int64_t number);
+/* A map may cut state in 8 bits where blocks begin. CZ_ERR_ARGUMENT. */
+cz_status cz__optim_check_blocks(const cz_optim *optim, const cz_shard_map *map);
+/* Elements of a block of its state; 1: it has none in 8 bits. */
+int64_t cz__optim_block(const cz_optim *optim, int64_t param);
+/* In f32, all that is here in 8 bits: made; read again; back to 8 bits, or left as they are. */
+cz_status cz__shard_unpack(const cz_optim *optim, cz__optim_shard *shard);
+void cz__shard_read_again(const cz_optim *optim, cz__optim_shard *shard);
+void cz__shard_pack(const cz_optim *optim, cz__optim_shard *shard);
+void cz__shard_drop_unpacked(const cz_optim *optim, cz__optim_shard *shard);
+
 /* ---- state.c ---- */
 
 /* These element slots of a parameter, and its scalars, come into use if they are not: they get
@@ -322,7 +359,8 @@ typedef struct cz__span_memory {
     int64_t count;
     char *value;
     const char *gradient;
-    void *slots[CZ__RULE_SLOTS]; /* the rule's; NULL where not in use */
+    void *slots[CZ__RULE_SLOTS];   /* the rule's; NULL where not in use */
+    float *scales[CZ__RULE_SLOTS]; /* of slots in 8 bits, which are codes; NULL: of another type */
 } cz__span_memory;
 /* Elements of a tile, and of its row in f32, such that rows are not at one place within pages. */
 enum { CZ__TILE = 256, CZ__ROW = CZ__TILE + 48 };

@@ -51,6 +51,11 @@ static cz_status check_types(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s cannot round by chance to %s", name,
                         device->name, cz_dtype_name(by_chance ? value->dtype : group->state_dtype));
+    if (group->packed && !cz__device_same_type(device, cz_device_cpu()))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s' is on device %s: state in 8 bits is for the host's "
+                        "memory",
+                        name, device->name);
     if (group->average.kind && !device->average)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s keeps no moving averages", name,
@@ -112,7 +117,8 @@ static bool is_mixed(const cz_optim *optim, int64_t param)
 {
     return cz__model_value(optim->model, param)->dtype != optim->dtype ||
            cz__model_gradient_dtype(optim->model, param) != optim->dtype ||
-           optim->groups[optim->group_of[param]].state_dtype != optim->dtype;
+           optim->groups[optim->group_of[param]].state_dtype != optim->dtype ||
+           cz__optim_block(optim, param) > 1;
 }
 
 /* The first parameter in a group decides what the optimizer takes. */
@@ -218,7 +224,8 @@ const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_optim_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_optim_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_optim_options, seed, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_optim_options, average, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_optim_options, average, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_optim_options, u8_from, CZ__COMPARED_APART, CZ__FROM(0)));
 
 static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
                              const cz_optim_options *theirs)
@@ -229,6 +236,7 @@ static cz_status build_optim(cz_optim *optim, const cz_hyper *hypers,
     optim->master = options.master;
     optim->state_dtype = options.state_dtype;
     optim->seed = options.seed;
+    optim->packed_from = options.u8_from > 0 ? options.u8_from : CZ__PACKED_FROM;
     optim->factor = 1;
     CZ_TRY(cz__optim_read_average(&optim->average, options.average));
     CZ_TRY(allocate_tables(optim));

@@ -81,6 +81,15 @@ bool cz__optim_holds(const cz_optim *optim, int64_t param);
 /* The type of an element slot of a parameter. */
 cz_dtype cz__optim_slot_dtype(const cz_optim *optim, int64_t param, int slot);
 
+/* Is it in 8 bits? Then cz__optim_slot_dtype() is CZ_F32, for which codes stand, and there are
+ * addresses only between the next two, of which the first makes f32 of all that is here
+ * (CZ_ERR_MEMORY) and the second 8 bits again; or the third, which leaves them as they are. What
+ * was not written to keeps its bits. Both may be called where nothing is there. */
+bool cz__optim_is_packed(const cz_optim *optim, int64_t param, int slot);
+cz_status cz__optim_unpack(cz_optim *optim);
+void cz__optim_pack(cz_optim *optim);
+void cz__optim_drop_unpacked(cz_optim *optim);
+
 /* Is some value, gradient or state of another type than that in which kernels compute? */
 bool cz__optim_is_mixed(const cz_optim *optim);
 

@@ -56,7 +56,9 @@ static void cut_up(batch *b, int parts)
             const int64_t wanted = b->elements / parts * part / line * line;
             if (wanted >= before + count)
                 break;
-            b->cuts[part] = (cut){s, wanted > before ? wanted - before : 0, row};
+            const int64_t granule = cz__optim_block(optim, param);
+            const int64_t element = wanted > before ? wanted - before : 0;
+            b->cuts[part] = (cut){s, element / granule * granule, row};
             if (optim->groups[optim->shard.spans[s].group].rule->update_tensor && wanted > before)
                 break; /* with the next span */
         }

@@ -38,6 +38,23 @@ static cz_status visit_value(const cz_optim *optim, int64_t p, int64_t begin, in
     return visit_run(&run, element, visit, context);
 }
 
+/* What is in 8 bits, as the f32 that it stands for. */
+static cz_status visit_packed(const cz_optim *optim, int64_t place, int slot,
+                              const cz__section *run, cz__section_visitor visit, void *context)
+{
+    enum { SOME = 16 * CZ__BLOCK };
+    float values[SOME];
+    for (int64_t begin = run->begin; begin < run->end; begin += SOME) {
+        cz__section section = *run;
+        section.begin = begin;
+        section.end = run->end - begin < SOME ? run->end : begin + SOME;
+        section.data = values;
+        cz__optim_read_packed(optim, place, slot, begin - run->begin, section.end - begin, values);
+        CZ_TRY(visit(context, &section));
+    }
+    return CZ_OK;
+}
+
 static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visitor visit,
                             void *context)
 {
@@ -56,7 +73,11 @@ static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visito
             .device = span->device,
             .data = optim->shard.slots[s * optim->slot_count + e],
             .key = cz__print_key(cz__model_name(optim->model, span->param), slot)};
-        if (optim->used[span->param] >> e & span->slots >> e & 1u)
+        if (!(optim->used[span->param] >> e & span->slots >> e & 1u))
+            continue;
+        if (cz__optim_is_packed(optim, span->param, e))
+            CZ_TRY(visit_packed(optim, s, e, &run, visit, context));
+        else
             CZ_TRY(visit_run(&run, cz_dtype_size(run.dtype), visit, context));
     }
     return CZ_OK;

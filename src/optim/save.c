@@ -172,6 +172,11 @@ static cz_status copy_slot(const cz_optim *optim, const cz__local_span *span, in
     const size_t size = cz__optim_slot_size(optim, span->param, slot);
     const size_t begin = (size_t)span->begin * size;
     char *to = cz__optim_dict_slot(optim, dict, span->param, slot);
+    if (cz__optim_is_packed(optim, span->param, slot)) {
+        cz__optim_read_packed(optim, span - optim->shard.spans, slot, 0, span->end - span->begin,
+                              (float *)(void *)(to + begin));
+        return CZ_OK;
+    }
     return optim->device->copy(
         NULL, to + begin,
         optim->shard.slots[(span - optim->shard.spans) * optim->slot_count + slot],

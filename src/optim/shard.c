@@ -102,7 +102,10 @@ static void touch_memory(const cz_optim *optim, void *memory, size_t bytes)
 
 static size_t span_bytes(const cz_optim *optim, const cz__local_span *span, int slot)
 {
-    return (size_t)(span->end - span->begin) * cz__optim_slot_size(optim, span->param, slot);
+    const int64_t count = span->end - span->begin;
+    return cz__optim_is_packed(optim, span->param, slot)
+               ? cz__packed_bytes(count)
+               : (size_t)count * cz__optim_slot_size(optim, span->param, slot);
 }
 
 /* Where a span's part of a slot begins, after so many bytes of others: groups have slots of several
@@ -246,6 +249,10 @@ void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard
             continue;
         if (!(span->slots >> slot & 1u))
             return NULL;
+        if (cz__optim_is_packed(optim, param, slot))
+            return shard->unpacked
+                       ? shard->unpacked[s * optim->slot_count + slot] + (element - span->begin)
+                       : NULL;
         return (char *)shard->slots[s * optim->slot_count + slot] +
                (size_t)(element - span->begin) * cz__optim_slot_size(optim, param, slot);
     }
@@ -468,6 +475,7 @@ cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const 
     *shard = (cz__optim_shard){.map = map};
     CZ_TRY(check_map(optim, map, rank));
     CZ_TRY(check_whole(optim, map));
+    CZ_TRY(cz__optim_check_blocks(optim, map));
     CZ_TRY(list_spans(optim, shard, rank));
     CZ_TRY(start_threads(optim, shard));
     CZ_TRY(allocate_work(optim, shard));
@@ -492,6 +500,7 @@ void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard)
 
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
 {
+    cz__shard_drop_unpacked(optim, shard);
     drop_arenas(&shard->arenas, NULL);
     drop_arenas(&shard->scratch, NULL);
     cz__free(shard->first_span);

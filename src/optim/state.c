@@ -228,6 +228,11 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
     if (e < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "optim state: %s has no element slot '%s'",
                         cz__optim_rule_of(optim, param)->name, slot);
+    if (cz__optim_is_packed(optim, param, e))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim state: '%s' of parameter '%.60s' is in 8 bits and has no address; a "
+                        "state dictionary has it in f32",
+                        slot, cz__model_name(optim->model, param));
     *data = NULL;
     *count = end - begin; /* up to the next span that is here, or the end */
     for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
@@ -281,9 +286,13 @@ cz_status cz__relocation_create(cz__relocation **out, cz_optim *optim, const cz_
     relocation->progress = progress;
     for (int64_t p = 0; p < optim->param_count; p++)
         optim->expected[p] = progress->used[p];
-    const cz_status status = cz__optim_shard_create(optim, &relocation->shard, map, rank);
+    cz_status status = cz__optim_shard_create(optim, &relocation->shard, map, rank);
     for (int64_t p = 0; p < optim->param_count; p++)
         optim->expected[p] = 0;
+    if (status == CZ_OK)
+        status = cz__shard_unpack(optim, &relocation->shard);
+    if (status == CZ_OK)
+        status = cz__optim_unpack(optim);
     if (status != CZ_OK)
         cz__relocation_destroy(&relocation);
     *out = relocation;
@@ -301,6 +310,7 @@ void cz__relocation_commit(cz__relocation *relocation)
     cz_optim *optim = relocation->optim;
     const cz__progress *progress = relocation->progress;
     const size_t row = (size_t)optim->scalar_count * sizeof *optim->scalars;
+    cz__shard_pack(optim, &relocation->shard);
     cz__optim_shard_adopt(optim, &relocation->shard);
     relocation->shard = (cz__optim_shard){0};
     for (int64_t p = 0; p < optim->param_count; p++) {
@@ -319,6 +329,7 @@ void cz__relocation_destroy(cz__relocation **relocation)
 {
     if (!relocation || !*relocation)
         return;
+    cz__optim_drop_unpacked((*relocation)->optim);
     cz__optim_shard_clear((*relocation)->optim, &(*relocation)->shard);
     cz__free(*relocation);
     *relocation = NULL;

@@ -57,15 +57,46 @@ void cz__undo_destroy(cz__undo **out)
 
 /* ---- arrays ---- */
 
-static size_t element_bytes(const cz_optim *optim, int64_t param, int array)
+/* Bytes of it: of 8-bit state those of whole blocks. */
+static size_t array_bytes(const cz_optim *optim, int64_t param, int array, int64_t count)
 {
-    return array < 0 ? cz_dtype_size(cz__model_value(optim->model, param)->dtype)
-                     : cz__optim_slot_size(optim, param, array);
+    if (cz__optim_is_packed(optim, param, array))
+        return cz__packed_bytes(count);
+    return (size_t)count * (array < 0 ? cz_dtype_size(cz__model_value(optim->model, param)->dtype)
+                                      : cz__optim_slot_size(optim, param, array));
 }
 
 static char *array_of(const cz_optim *optim, int64_t param, int array)
 {
-    return array < 0 ? optim->tables.values[param] : cz__optim_slot_address(optim, param, array, 0);
+    const int64_t place = optim->shard.first_span[param];
+    return array < 0 ? optim->tables.values[param]
+                     : optim->shard.slots[place * optim->slot_count + array];
+}
+
+/* Where in an array some of its elements are, or their codes; and the scales of these. */
+typedef struct stretch {
+    size_t offset, bytes;
+} stretch;
+
+static stretch elements_at(const cz_optim *optim, int64_t param, int array, int64_t first,
+                           int64_t count)
+{
+    const int64_t all = cz_tensor_count(cz__model_value(optim->model, param));
+    if (cz__optim_is_packed(optim, param, array))
+        return (stretch){array_bytes(optim, param, array, all) - (size_t)(all - first),
+                         (size_t)count};
+    return (stretch){array_bytes(optim, param, array, first),
+                     array_bytes(optim, param, array, count)};
+}
+
+/* Elements begin with a block. */
+static stretch scales_at(const cz_optim *optim, int64_t param, int array, int64_t first,
+                         int64_t count)
+{
+    if (!cz__optim_is_packed(optim, param, array))
+        return (stretch){0};
+    return (stretch){(size_t)(first / CZ__BLOCK) * sizeof(float),
+                     (size_t)cz__blocks(count) * sizeof(float)};
 }
 
 /* The value (-1), then the slots in use. */
@@ -81,7 +112,7 @@ static int next_array(const cz_optim *optim, int64_t param, int array)
 static size_t array_room(const cz_optim *optim, int64_t param, int array)
 {
     const int64_t count = cz_tensor_count(cz__model_value(optim->model, param));
-    return cz__slot_bytes((size_t)count * element_bytes(optim, param, array));
+    return cz__slot_bytes(array_bytes(optim, param, array, count));
 }
 
 static size_t param_room(const cz_optim *optim, int64_t param)
@@ -158,9 +189,11 @@ void cz__undo_keep(cz__undo *undo, int64_t param, int64_t first, int64_t count)
     const cz_optim *optim = undo->optim;
     char *row = undo->memory + undo->params[param].offset;
     for (int a = -1; a < optim->slot_count; a = next_array(optim, param, a)) {
-        const size_t size = element_bytes(optim, param, a), offset = (size_t)first * size;
-        cz__copy_past_caches(row + offset, array_of(optim, param, a) + offset,
-                             (size_t)count * size);
+        const stretch elements = elements_at(optim, param, a, first, count);
+        const stretch scales = scales_at(optim, param, a, first, count);
+        const char *array = array_of(optim, param, a);
+        cz__copy_past_caches(row + elements.offset, array + elements.offset, elements.bytes);
+        memcpy(row + scales.offset, array + scales.offset, scales.bytes);
         row += array_room(optim, param, a);
     }
 }
@@ -170,8 +203,11 @@ void cz__undo_restore(const cz__undo *undo, int64_t param, int64_t first, int64_
     const cz_optim *optim = undo->optim;
     const char *row = undo->memory + undo->params[param].offset;
     for (int a = -1; a < optim->slot_count; a = next_array(optim, param, a)) {
-        const size_t size = element_bytes(optim, param, a), offset = (size_t)first * size;
-        memcpy(array_of(optim, param, a) + offset, row + offset, (size_t)count * size);
+        const stretch elements = elements_at(optim, param, a, first, count);
+        const stretch scales = scales_at(optim, param, a, first, count);
+        char *array = array_of(optim, param, a);
+        memcpy(array + elements.offset, row + elements.offset, elements.bytes);
+        memcpy(array + scales.offset, row + scales.offset, scales.bytes);
         row += array_room(optim, param, a);
     }
 }

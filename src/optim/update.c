@@ -82,9 +82,18 @@ static void find_memory(cz__span_memory *memory, const cz_optim *optim, const cz
     memory->value = (char *)optim->tables.values[param] +
                     offset * cz_dtype_size(cz__model_value(optim->model, param)->dtype);
     memory->gradient = piece->gradient + offset * cz_dtype_size(piece->dtype);
-    for (int e = 0; e < optim->slot_count; e++)
+    for (int e = 0; e < optim->slot_count; e++) {
+        const bool is_packed = in_use >> e & 1u && cz__optim_is_packed(optim, param, e);
         memory->slots[e] =
             in_use >> e & 1u ? slots[e] + first * cz__optim_slot_size(optim, param, e) : NULL;
+        memory->scales[e] = NULL;
+        if (is_packed) {
+            const cz__packed packed =
+                cz__optim_packed(optim, &optim->shard, piece->place, e, piece->first);
+            memory->slots[e] = packed.codes;
+            memory->scales[e] = packed.scales;
+        }
+    }
 }
 
 /* The average of a whole tensor, in tiles of its type. */
@@ -146,6 +155,7 @@ static bool is_plain(const cz_optim *optim, const cz__piece *piece)
     const cz__local_span *span = &optim->shard.spans[piece->place];
     return !optim->is_mixed || (piece->dtype == optim->dtype && piece->factor == 1 &&
                                 optim->groups[span->group].state_dtype == optim->dtype &&
+                                cz__optim_block(optim, span->param) == 1 &&
                                 cz__model_value(optim->model, span->param)->dtype == optim->dtype);
 }
 
@@ -222,7 +232,10 @@ uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param)
     uint64_t bytes = 2 * cz_dtype_size(cz__model_value(optim->model, param)->dtype) +
                      cz__optim_gradient_size(optim, param);
     for (int e = 0; e < optim->slot_count; e++)
-        bytes += in_use >> e & 1u ? 2 * cz__optim_slot_size(optim, param, e) : 0;
+        bytes += in_use >> e & 1u ? 2 * (cz__optim_is_packed(optim, param, e)
+                                             ? sizeof(uint8_t)
+                                             : cz__optim_slot_size(optim, param, e))
+                                  : 0;
     return bytes;
 }
 
@@ -265,9 +278,12 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
  * each while it is in cache. */
 
 /* All by kernels, in the host's memory, what is here of a parameter in one row, and no threads to
- * share it with. */
+ * share it with; tiles may end within a block of 8-bit state. */
 bool cz__optim_takes_tiles(const cz_optim *optim)
 {
+    for (int64_t s = 0; s < optim->shard.span_count; s++)
+        if (cz__optim_block(optim, optim->shard.spans[s].param) > 1)
+            return false;
     return !cz__optim_any_rule(optim, CZ__NEEDS_WHOLE_TENSORS) && optim->shard.in_parts &&
            !cz__optim_works_in_parts(optim);
 }

@@ -118,6 +118,7 @@ static cz_status build_zero(cz_zero *zero, const cz_hyper *hypers, const cz_zero
     groups.state_dtype = ours->state_dtype;
     groups.seed = ours->seed;
     groups.average = ours->average;
+    groups.u8_from = ours->u8_from;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     CZ_TRY(cz__optim_check_memory(zero->optim, false));
     zero->param_count = cz__model_param_count(zero->model);

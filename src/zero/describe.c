@@ -28,7 +28,8 @@ const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_zero_options, master, CZ__COMPARED_APART, CZ__BETWEEN(0, CZ_MASTER_NONE)),
     CZ__OPTION(cz_zero_options, state_dtype, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_zero_options, seed, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_zero_options, average, CZ__COMPARED_APART, CZ__ANY));
+    CZ__OPTION(cz_zero_options, average, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, u8_from, CZ__COMPARED_APART, CZ__FROM(0)));
 
 void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partition partition,
                             const int *owners)

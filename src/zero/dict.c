@@ -29,6 +29,7 @@ typedef struct consolidation {
 
 static void consolidation_clear(consolidation *c)
 {
+    cz__optim_drop_unpacked(c->zero->optim);
     cz__zero_progress_clear(&c->shared);
     cz_state_dict_destroy(&c->dict);
     cz__shard_map_destroy(&c->target);
@@ -66,6 +67,7 @@ static cz_status allocate(consolidation *c)
         return cz__fail(CZ_ERR_MEMORY, "zero consolidate: no memory for tables of %zu parameters",
                         params);
     CZ_TRY(make_target(c));
+    CZ_TRY(cz__optim_unpack(c->zero->optim));
     return receives(c) ? cz__optim_dict_create(&c->dict, c->zero->optim, &c->progress) : CZ_OK;
 }
 

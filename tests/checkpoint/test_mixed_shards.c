@@ -167,6 +167,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     options.master = plain.master = t->master;
     options.state_dtype = plain.state_dtype = t->state_dtype;
     options.seed = plain.seed = 9;
+    options.u8_from = plain.u8_from = 100;
     cz_status status = open_side(&mine, t->stage); /* what is loaded is not what was there */
     THEN(open_side(&whole, 0));
     THEN(cz_zero_create(&zero, group, mine->model, cz_rule_adamw(), NULL, &options));
@@ -192,6 +193,8 @@ static void run(const char *suffix)
         {.partitions = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_GREEDY, CZ_PARTITION_ELEMENTS},
          .master = CZ_MASTER_NONE,
          .state_dtype = CZ_BF16},
+        {.partitions = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_GREEDY, CZ_PARTITION_ELEMENTS},
+         .state_dtype = CZ_U8},
     };
     char why[256];
     for (size_t k = 0; k < sizeof trials / sizeof *trials; k++) {

@@ -118,7 +118,7 @@ options='--ranks 2 --unsharded'
 run unsharded-2 "$@"
 close unsharded-2
 complete unsharded-2 2 2
-for half in 'bf16' 'f16' 'bf16 --no-master' 'f16 --no-master --bf16-state'; do
+for half in 'bf16' 'f16' 'bf16 --no-master' 'f16 --no-master --bits 16'; do
     for ranks in 1 2; do
         options="--unsharded --ranks $ranks --dtype $half"
         run half "$@"

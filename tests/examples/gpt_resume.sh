@@ -62,7 +62,7 @@ says() {
 
 # The same number of ranks: the same bits, for each way to keep the optimizer's state.
 for way in '--partition elements' '--partition greedy --ema 0.9' --unsharded '--hook bf16_compress' \
-    '--dtype bf16 --bf16-state'; do
+    '--dtype bf16 --bits 16' '--bits 8'; do
     for ranks in 2 3; do
         base=$(printf %s "$ranks$way" | tr -d ' -')
         run "$base" $ranks "$way" "$@"
@@ -75,10 +75,10 @@ for way in '--partition elements' '--partition greedy --ema 0.9' --unsharded '--
     done
 done
 # A loss scale goes on from where it was; a power of two changes no bit of bf16.
-scaled="--dtype bf16 --bf16-state --loss-scale dynamic --save $work/scaled.ck"
+scaled="--dtype bf16 --bits 16 --loss-scale dynamic --save $work/scaled.ck"
 run scaled 2 "$scaled --stop-at 50%" "$@"
 run scaled 2 "$scaled --resume" "$@"
-losses 2dtypebf16bf16state >"$work/a"
+losses 2dtypebf16bits16 >"$work/a"
 losses scaled | cmp - "$work/a" || fail "scaled: other losses"
 grep -q '"good_steps":24[,}]' "$work"/scaled.ck/*-step-24/index.json || fail "scaled: not 24 good steps"
 # It is over: the same end once more.

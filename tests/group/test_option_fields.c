@@ -495,6 +495,7 @@ static const cz_zero_options moving = {
 static const cz_zero_options on_ddp = {.size = sizeof on_ddp, .ddp = SOME_DDP};
 static const cz_zero_options inside = {
     .size = sizeof inside, .ddp = SOME_DDP, .overlap = CZ_OVERLAP_INTERLEAVED};
+static const cz_zero_options in_codes = {.size = sizeof in_codes, .state_dtype = CZ_U8};
 static const cz_moving_average average_defaults = CZ_MOVING_AVERAGE_INIT;
 static const change average_changes[] = {
     CHANGE(kind, I32(CZ_MOVING_AVERAGE_MEAN), "average of parameter group 0"),
@@ -522,6 +523,7 @@ static const change zero_changes[] = {
     CHANGE(state_dtype, I32(CZ_BF16), "state_dtype of parameter group 0"),
     CHANGE(seed, (&(uint64_t){7}), "the seed of roundings"),
     CHANGE(average, POINTER((void *)&average_defaults), "average of parameter group 0"),
+    CHANGE(u8_from, I64(5000), "u8_from of parameter group 0", &in_codes),
     CHANGE(parts, POINTER((void *)rate)),
     {0}};
 

@@ -47,9 +47,9 @@ TEST(what_cannot_be_is_refused_with_a_sentence)
     mixed_create(&m, CZ_BF16, CZ_F32, CZ_BF16);
     options.state_dtype = CZ_F64;
     expect_refusal(cz_rule_sgd(), &options, CZ_ERR_ARGUMENT,
-                   "state_dtype of parameter group 0 is f64, wanted is f32 or bf16");
+                   "state_dtype of parameter group 0 is f64, wanted is f32, bf16 or u8");
     options.state_dtype = CZ_F16;
-    expect_refusal(cz_rule_sgd(), &options, CZ_ERR_ARGUMENT, "is f16, wanted is f32 or bf16");
+    expect_refusal(cz_rule_sgd(), &options, CZ_ERR_ARGUMENT, "is f16, wanted is f32, bf16 or u8");
     options = (cz_optim_options)CZ_OPTIM_OPTIONS_INIT;
     options.master = (cz_master)3;
     expect_refusal(cz_rule_sgd(), &options, CZ_ERR_ARGUMENT, "option master is 3, wanted 0 to 2");

@@ -233,6 +233,18 @@ TEST(the_bits_of_whole_steps_of_every_type)
                    .background = 1});
 }
 
+/* Codes are kept with their scales. */
+TEST(the_bits_of_whole_steps_with_state_in_8_bits)
+{
+    train(&(trial){.rule = "adamw", .dtype = CZ_F32, .state_dtype = CZ_U8, .threads = 1});
+    train(&(trial){.rule = "adamw",
+                   .dtype = CZ_BF16,
+                   .state_dtype = CZ_U8,
+                   .threads = 3,
+                   .background = 1,
+                   .undo_bytes = 1 << 20});
+}
+
 TEST(the_bits_of_whole_steps_on_several_threads)
 {
     for (int background = 0; background < 2; background++)

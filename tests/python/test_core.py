@@ -403,10 +403,35 @@ class Training(Bits):
         self.assertEqual(train(groups=groups)[0].state_bytes, 1200)
         with self.assertRaisesRegex(czero.ArgumentError, "master is one of"):
             train(master="some")
-        with self.assertRaisesRegex(czero.ArgumentError, "wanted is f32 or bf16"):
+        with self.assertRaisesRegex(czero.ArgumentError, "wanted is f32, bf16 or u8"):
             train(state_dtype="f64")
-        with self.assertRaisesRegex(czero.ArgumentError, "state_dtype is 'f32', 'bf16' or 'f64'"):
+        with self.assertRaisesRegex(czero.ArgumentError, "state_dtype is 'f32', 'bf16', 'u8' or 'f64'"):
             train(state_dtype="8 bits")
+
+    def test_moments_in_8_bits(self):
+        def train(group, **options):
+            model = czero.Model()
+            values = np.linspace(-1, 1, 5000, dtype=np.float32)
+            gradients = np.sin(np.arange(5000)).astype(np.float32)
+            model.add("w", values, gradients)
+            options = {"lr": 0.01, "state_dtype": "u8", **options}
+            optim = (czero.Zero(group, model, "adamw", **options) if group else
+                     czero.Optim(model, "adamw", **options))
+            for _ in range(3):
+                optim.step()
+            return optim, (values.tolist(), optim.fingerprint())
+        optim, alone = train(None)
+        self.assertEqual(optim.state_bytes, 2 * (5000 + 20 * 4))
+        state = optim.state_dict()  # in f32: the same codes when it is loaded
+        self.assertEqual(state["state"]["w"]["exp_avg"].dtype, np.float32)
+        before = optim.fingerprint()
+        optim.load_state_dict(state)
+        self.assertEqual(optim.fingerprint(), before)
+        with self.assertRaisesRegex(czero.UnsupportedError, "is in 8 bits and has no address"):
+            optim.state("w", "exp_avg")
+        self.assertEqual(train(None, u8_from=6000)[0].state_bytes, 40000)
+        for rank in czero.launch(lambda group: train(group)[1], 4):
+            self.assertEqual(rank, alone)
 
     def test_sharded_values_of_16_bits_are_those_of_one_process(self):
         def train(group, **options):

@@ -45,6 +45,7 @@ typedef struct trial {
     bool views;               /* values are moved into buckets */
     bool shared;              /* they are in memory that ranks share */
     bool several;             /* groups with rules of their own, some with partial sums */
+    bool averages;            /* of values, of another kind in one of the groups */
 } trial;
 
 /* A model; `grads` are what steps read. */
@@ -276,6 +277,18 @@ static cz_status check_dictionary(const trial *t, cz_zero *zero, const cz_optim 
     return status;
 }
 
+/* Averages are evaluated, and training goes on from the values that were. */
+static cz_status evaluate_both(const trial *t, const side *mine, const side *whole, cz_zero *zero,
+                               cz_optim *optim, int step)
+{
+    CZ_TRY(cz_zero_evaluate(zero, true));
+    CZ_TRY(cz_optim_evaluate(optim, true));
+    CZ_TRY(compare_values(t, mine, whole, step));
+    CZ_TRY(cz_zero_evaluate(zero, false));
+    CZ_TRY(cz_optim_evaluate(optim, false));
+    return compare_values(t, mine, whole, step);
+}
+
 static cz_status train(const trial *t, cz_group *group, side *mine, side *whole, cz_ddp *ddp,
                        cz_zero *zero, cz_optim *optim)
 {
@@ -283,6 +296,8 @@ static cz_status train(const trial *t, cz_group *group, side *mine, side *whole,
         CZ_TRY(set_gradients(t, mine, whole, group, step));
         CZ_TRY(step_both(t, mine, ddp, zero, optim));
         CZ_TRY(compare_values(t, mine, whole, step));
+        if (t->averages)
+            CZ_TRY(evaluate_both(t, mine, whole, zero, optim, step));
         if (t->reshards && step == 1) {
             CZ_TRY(cz_zero_reshard(zero, CZ_PARTITION_GREEDY, NULL, 0));
             CZ_TRY(check_dictionary(t, zero, optim));
@@ -295,7 +310,12 @@ static cz_status train(const trial *t, cz_group *group, side *mine, side *whole,
 }
 
 static const int64_t small[] = {0, 2, 4}, large[] = {1, 3}, rest[] = {5, 6, 7};
-static cz_param_group groups_of(int number)
+static const cz_moving_average mean = {
+    .size = sizeof mean, .kind = CZ_MOVING_AVERAGE_MEAN, .start = 1};
+static const cz_moving_average decaying = {
+    .size = sizeof decaying, .kind = CZ_MOVING_AVERAGE_EMA, .decay = 0.75};
+
+static cz_param_group groups_of(const trial *t, int number)
 {
     const int64_t *const members[] = {small, large, rest};
     cz_param_group group = CZ_PARAM_GROUP_INIT;
@@ -303,8 +323,12 @@ static cz_param_group groups_of(int number)
     group.param_count = number == 1 ? 2 : 3;
     if (number == 1)
         group.rule = cz_rule_adam_mini();
+    if (number == 1 && t->state_dtype == CZ_U8) /* it has nothing in 8 bits */
+        group.state_dtype = CZ_F32;
     if (number == 2)
         group.rule = cz_rule_lion();
+    if (number == 2 && t->averages)
+        group.average = &mean;
     return group;
 }
 
@@ -328,7 +352,9 @@ static cz_status each_rank(cz_group *group, void *arg)
     options.master = plain.master = t->master;
     options.state_dtype = plain.state_dtype = t->state_dtype;
     options.seed = plain.seed = 5;
-    const cz_param_group groups[] = {groups_of(0), groups_of(1), groups_of(2)};
+    options.u8_from = plain.u8_from = 100;
+    options.average = plain.average = t->averages ? &decaying : NULL;
+    const cz_param_group groups[] = {groups_of(t, 0), groups_of(t, 1), groups_of(t, 2)};
     if (t->several) {
         options.groups = plain.groups = groups;
         options.group_count = plain.group_count = 3;
@@ -410,6 +436,12 @@ TEST(rounding_by_chance)
     try((trial){.master = CZ_MASTER_NONE, .state_dtype = CZ_BF16, .max_norm = 1});
 }
 
+TEST(state_in_8_bits)
+{
+    try((trial){.state_dtype = CZ_U8, .threads = 2});
+    try((trial){.state_dtype = CZ_U8, .reshards = true, .max_norm = 2});
+}
+
 TEST(state_moves_to_other_shards_and_through_dictionaries)
 {
     try((trial){.reshards = true});
@@ -420,6 +452,18 @@ TEST(several_rules)
 {
     try((trial){.several = true, .reshards = true, .max_norm = 2});
     try((trial){.several = true, .master = CZ_MASTER_NONE, .state_dtype = CZ_BF16, .threads = 3});
+}
+
+TEST(state_in_8_bits_of_several_rules_with_averages)
+{
+    try((trial){.several = true, .averages = true, .state_dtype = CZ_U8, .reshards = true});
+    try((trial){.several = true,
+                .averages = true,
+                .state_dtype = CZ_U8,
+                .master = CZ_MASTER_NONE,
+                .threads = 2,
+                .max_norm = 2});
+    try((trial){.averages = true, .state_dtype = CZ_U8, .partition = CZ_PARTITION_GREEDY});
 }
 
 TEST(values_move_into_buckets)
@@ -468,6 +512,14 @@ TEST(steps_inside_passes)
     try_passes((trial){.overlap = CZ_OVERLAP_STEP});
     try_passes((trial){.overlap = CZ_OVERLAP_INTERLEAVED});
     try_passes((trial){.overlap = CZ_OVERLAP_INTERLEAVED, .partition = CZ_PARTITION_BUCKET_PIECES});
+}
+
+TEST(state_in_8_bits_in_steps_inside_passes)
+{
+    try_passes((trial){.state_dtype = CZ_U8, .overlap = CZ_OVERLAP_STEP});
+    try_passes((trial){.state_dtype = CZ_U8,
+                       .overlap = CZ_OVERLAP_INTERLEAVED,
+                       .partition = CZ_PARTITION_BUCKET_PIECES});
 }
 
 TEST(shards_made_anew_between_passes)

@@ -29,6 +29,11 @@ typedef void (*cz__mirror_kernel)(int64_t count, void *matrix);
 typedef void (*cz__average_kernel)(double weight, int64_t count, const void *values,
                                    void *averages);
 
+/* Codes of 8 bits with a scale for each block (device/blocks.h), and back. No overlap. */
+typedef void (*cz__pack_kernel)(int64_t count, const float *values, uint8_t *codes, float *scales);
+typedef void (*cz__unpack_kernel)(int64_t count, const uint8_t *codes, const float *scales,
+                                  float *values);
+
 #define CZ__DTYPE_END (CZ_U8 + 1)
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
@@ -73,7 +78,9 @@ typedef struct cz__cpu_kernels {
     cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END]; /* from, to; NULL: there is none */
     cz__stochastic_kernel stochastic[CZ__DTYPE_END];          /* to; NULL: there is none */
     cz__refresh_kernel refresh[CZ__DTYPE_END];                /* the same */
-    cz__average_kernel average[CZ__DTYPE_END];                /* the same */
+    cz__pack_kernel pack[2];                                  /* unsigned, signed */
+    cz__unpack_kernel unpack[2];                              /* the same */
+    cz__average_kernel average[CZ__DTYPE_END];                /* to; NULL: there is none */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     cz__print_kernel print;
     cz__matmul_kernel matmul[CZ__DTYPE_END]; /* NULL: there is none; as of the next one */

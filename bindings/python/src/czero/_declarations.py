@@ -567,6 +567,7 @@ class cz_optim_options(Struct):
         ("state_dtype", c_int),
         ("seed", c_uint64),
         ("average", POINTER(cz_moving_average)),
+        ("u8_from", c_int64),
     ]
 
 
@@ -776,6 +777,7 @@ class cz_zero_options(Struct):
         ("state_dtype", c_int),
         ("seed", c_uint64),
         ("average", POINTER(cz_moving_average)),
+        ("u8_from", c_int64),
     ]
 
 

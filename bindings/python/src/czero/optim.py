@@ -177,7 +177,7 @@ def _master(word):
 
 def _state_dtype(word):
     if word is not None and word not in _arrays.NAMES:
-        raise errors.ArgumentError(f"state_dtype is 'f32', 'bf16' or 'f64', not {word!r}")
+        raise errors.ArgumentError(f"state_dtype is 'f32', 'bf16', 'u8' or 'f64', not {word!r}")
     return 0 if word is None else _arrays.NAMES[word][0]
 
 
@@ -250,7 +250,8 @@ class _Stepping(Handle):
             return "f32"
         if value == "f64" or self._wholes.get(number, self._whole):
             return value
-        return self._state_dtypes.get(number, self._state_dtype) or "f32"
+        dtype = self._state_dtypes.get(number, self._state_dtype) or "f32"
+        return "f32" if dtype == "u8" else dtype  # what codes stand for
 
     @property
     def _optim(self) -> ctypes.c_void_p:
@@ -410,11 +411,14 @@ class Optim(_Stepping):
         master: "copy": 16-bit values have an f32 copy in the state, the slot "master_param";
             "none": they have none, and are rounded by chance. None: "copy". A group may say its
             own, as the next one.
-        state_dtype: of the other slots: "f32" or "bf16". None: "f32" ("f64" where values are).
+        state_dtype: of the other slots: "f32", "bf16", or, of Adam, AdamW, Lion and SGD, "u8":
+            codes of 8 bits with a scale for each 256 elements. None: "f32" ("f64" where values
+            are).
         seed: of rounding by chance.
         average: a moving average of values, see :meth:`evaluated`: a decay, such as 0.999, or
             ``{"kind": "ema" or "mean", "decay": …, "warm_up": …, "start": …, "every": …}``, as
             cz_moving_average has them (docs/rules.md). A group may say its own.
+        u8_from: with "u8", parameters of fewer elements have their state in f32; 0: 4096.
         values: hyper-parameters of all groups, such as ``lr=1e-3``; ``betas=(b1, b2)`` is short for
             ``beta1`` and ``beta2``.
 
@@ -429,7 +433,7 @@ class Optim(_Stepping):
     def __init__(self, model: Model, rule: str | Rule = "adamw", *,
                  groups: list[dict] | None = None, threads: int = 0, master: str | None = None,
                  state_dtype: str | None = None, seed: int = 0,
-                 average: float | dict | None = None, **values):
+                 average: float | dict | None = None, u8_from: int = 0, **values):
         self.model, self._rules = model, _Rules()
         given = self._rules.find(rule)
         listed, handle = _Groups(model, groups, self._rules), ctypes.c_void_p()
@@ -438,7 +442,8 @@ class Optim(_Stepping):
                                      group_count=listed.count, threads=threads,
                                      master=_master(master),
                                      state_dtype=_state_dtype(state_dtype), seed=seed,
-                                     average=averaged and ctypes.pointer(averaged))
+                                     average=averaged and ctypes.pointer(averaged),
+                                     u8_from=u8_from)
         self._state_dtype, self._state_dtypes = state_dtype, listed.state_dtypes
         self._whole, self._wholes = _is_whole(given), listed.wholes
         call(lib.cz_optim_create(ctypes.byref(handle), model._ptr, given, hypers(values), options))
@@ -478,7 +483,8 @@ class Zero(_Stepping):
 
     Args:
         group, model: kept alive.
-        rule, groups, threads, master, state_dtype, seed, average, values: as for :class:`Optim`.
+        rule, groups, threads, master, state_dtype, seed, average, u8_from, values: as for
+            :class:`Optim`.
         partition: "elements" (even cuts of everything), "greedy" (whole parameters, as PyTorch's
             ZeroRedundancyOptimizer), "given" (to the ranks in `owners`), or, with `ddp`, "buckets"
             and "bucket_pieces".
@@ -510,7 +516,7 @@ class Zero(_Stepping):
                  moved: collections.abc.Callable[[int, typing.Any], None] | None = None,
                  threads: int = 0, parts: Parts | None = None, master: str | None = None,
                  state_dtype: str | None = None, seed: int = 0,
-                 average: float | dict | None = None, **values):
+                 average: float | dict | None = None, u8_from: int = 0, **values):
         self.group, self.model, self.ddp, self.parts = group, model, ddp, parts
         self._only_reads = gradients == "reduced"
         averaged, self._rules = _average(average), _Rules()
@@ -527,7 +533,8 @@ class Zero(_Stepping):
             overlap_gather=overlap_gather, threads=threads, ddp=ddp and ddp._ptr,
             parts=parts and parts._ptr, parameters_as_bucket_view=parameters_as_bucket_view,
             master=_master(master), state_dtype=_state_dtype(state_dtype), seed=seed,
-            average=averaged and ctypes.pointer(averaged))
+            average=averaged and ctypes.pointer(averaged),
+            u8_from=u8_from)
         if owners is not None:
             owners = list(owners)
             options.owners = _limits.array(ctypes.c_int, owners, "owners")

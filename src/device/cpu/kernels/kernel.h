@@ -52,6 +52,14 @@
 #define CZ_REFRESH(type)                                                                           \
     void CZ_KERNEL(CZ_PASTE(refresh, type))(int64_t count, const void *values, void *copies)
 
+/* To codes of 8 bits and a scale for each block, and back. */
+#define CZ_PACK(sign)                                                                              \
+    void CZ_KERNEL(pack_##sign)(int64_t count, const float *restrict values,                       \
+                                uint8_t *restrict codes, float *restrict scales)
+#define CZ_UNPACK(sign)                                                                            \
+    void CZ_KERNEL(unpack_##sign)(int64_t count, const uint8_t *restrict codes,                    \
+                                  const float *restrict scales, float *restrict values)
+
 /* Towards values, by a weight. */
 #define CZ_MOVING_AVERAGE(type)                                                                    \
     void CZ_KERNEL(CZ_PASTE(moving_average, type))(double weight, int64_t count,                   \
@@ -121,6 +129,10 @@ CZ_STOCHASTIC(bf16);
 CZ_STOCHASTIC(f16);
 CZ_REFRESH(bf16);
 CZ_REFRESH(f16);
+CZ_PACK(signed);
+CZ_PACK(unsigned);
+CZ_UNPACK(signed);
+CZ_UNPACK(unsigned);
 CZ_MOVING_AVERAGE(f32);
 CZ_MOVING_AVERAGE(f64);
 

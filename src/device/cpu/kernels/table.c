@@ -88,9 +88,15 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
     .stochastic = {[CZ_F16] = STOCHASTIC(f16), [CZ_BF16] = STOCHASTIC(bf16)},
     .refresh = {[CZ_F16] = REFRESH(f16), [CZ_BF16] = REFRESH(bf16)},
     .average = {[CZ_F32] = MOVING_AVERAGE(f32), [CZ_F64] = MOVING_AVERAGE(f64)},
-    .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32), SUM(SQUARES_F64, squares_f64)},
-    .print = CZ_KERNEL(print),
-        .matmul = {[CZ_F32] = CZ_KERNEL(matmul_f32), [CZ_F64] = CZ_KERNEL(matmul_f64)},
-                   .mirror = {[CZ_F32] = CZ_KERNEL(mirror_f32), [CZ_F64] = CZ_KERNEL(mirror_f64)},
-                              .updates = updates,
+    .pack = {
+        CZ_KERNEL(pack_unsigned), CZ_KERNEL(pack_signed)},
+        .unpack = {
+            CZ_KERNEL(unpack_unsigned), CZ_KERNEL(unpack_signed)},
+            .sum = {SUM(VALUES, values_f64), SUM(SQUARES_F32, squares_f32),
+                    SUM(SQUARES_F64, squares_f64)},
+            .print = CZ_KERNEL(print),
+                .matmul = {[CZ_F32] = CZ_KERNEL(matmul_f32), [CZ_F64] = CZ_KERNEL(matmul_f64)},
+                           .mirror = {
+                               [CZ_F32] = CZ_KERNEL(mirror_f32), [CZ_F64] = CZ_KERNEL(mirror_f64)},
+                               .updates = updates,
 };
