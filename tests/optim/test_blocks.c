@@ -32,7 +32,7 @@ static void open_side(side *s, cz_dtype dtype, const char *rule, const cz_hyper 
 {
     assert_ok(cz_model_create(&s->model));
     for (int p = 0; p < PARAMS; p++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "p%d", p);
         for (int64_t i = 0; i < counts[p]; i++) {
             s->values[p][i] = number(p, i, -1);
