@@ -1550,6 +1550,7 @@ except KeyboardInterrupt:
     sys.exit(17)
 """
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)  # where it does not end by itself
         self.assertEqual(process.stdout.readline(), "ready\n")
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
@@ -1608,6 +1609,7 @@ except KeyboardInterrupt:
 """
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)  # where it does not end by itself
         self.assertEqual(process.stdout.readline(), "ready\n")
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
@@ -1807,4 +1809,6 @@ class Limits(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in jobs of shells; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main()
