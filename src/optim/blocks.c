@@ -36,8 +36,8 @@ static bool is_moment(const cz_rule *rule, const char *slot, bool *is_signed)
 
 cz_status cz__optim_settle_packed(const cz_optim *optim, int64_t number)
 {
-    const cz_rule *rule = optim->rule;
     cz__optim_group *group = &optim->groups[number];
+    const cz_rule *rule = group->rule;
     for (int i = 0, e = 0; i < rule->slot_count; i++) {
         const cz_slot_spec slot = cz__rule_slot(rule, i);
         bool with_sign;
