@@ -145,7 +145,6 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
     rows rows_left = m->rows;
     char *value = m->memory->value + (size_t)first * m->size;
     float *master = optim->master_slot < 0 ? NULL : m->memory->slots[optim->master_slot];
-    slot_memory slots[CZ__RULE_SLOTS];
     void *wide[CZ__RULE_SLOTS], *param;
     const void *gradient =
         widen_gradient(device, m->piece, m->memory->gradient + (size_t)first * m->gradient_size,
@@ -157,8 +156,8 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
         param = widen(device, m->dtype, value, count, &rows_left);
     }
     for (int e = 0; e < m->rule_slots; e++) {
-        slots[e] = slot_at(m, e, first);
-        wide[e] = widen_slot(device, m->state, &slots[e], count, &rows_left);
+        const slot_memory slot = slot_at(m, e, first);
+        wide[e] = widen_slot(device, m->state, &slot, count, &rows_left);
     }
     if (m->sums)
         m->use->sums_kernel(NULL, count, param, gradient, wide, prepared->coefficients,
@@ -168,11 +167,13 @@ static void update_tile(const mixed_piece *m, int64_t first, int64_t count)
                                 wide, prepared, m->piece->part);
     else
         m->use->kernel(NULL, count, param, gradient, wide, prepared->coefficients, prepared->flags);
-    for (int e = 0; e < m->rule_slots; e++)
-        if (slots[e].scales)
-            cz__pack(slots[e].is_signed, count, wide[e], slots[e].at, slots[e].scales);
+    for (int e = 0; e < m->rule_slots; e++) {
+        const slot_memory slot = slot_at(m, e, first);
+        if (slot.scales)
+            cz__pack(slot.is_signed, count, wide[e], slot.at, slot.scales);
         else
-            bring_back(device, m->state, slots[e].at, wide[e], count, m->keys[e], place);
+            bring_back(device, m->state, slot.at, wide[e], count, m->keys[e], place);
+    }
     if (m->sums)
         return;
     if (master)
